@@ -16,13 +16,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from itertools import repeat
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -30,21 +28,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.limits import Range as Range  # re-exported
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a field is called on the command line, stands behind its type in `Annotated`.
-
-    Attributes
-    ----------
-    option, about : its option, and what that does.
-    word : what stands for its value.
-    """
-
-    option: str
-    about: str
-    word: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +48,6 @@ Part = Annotated[float, Range(0, 1)]
 NotNegativeWhole = Annotated[int, Range()]
 AtLeastOne = Annotated[int, Range(1)]
 
-_NONE_WORDS = frozenset({"none", "null"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 
 
@@ -84,7 +66,7 @@ def convert(value: Any, kind: Any, *, source: object, field: str) -> Any:
     InputError
         Another type, a number that is not finite, or a name that is not among those known.
     """
-    return _told(_value, value, kind, source, field)
+    return _told(value, kind, source, field, text=False)
 
 
 def read_field(value: Any, kind: Any, *, source: object, field: str, folder: Path) -> Any:
@@ -106,12 +88,19 @@ def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
     InputError
         The text stands for nothing of this type.
     """
-    return _told(_text, text.strip(), kind, source, field)
+    return _told(text.strip(), kind, source, field, text=True)
 
 
 def is_number(value: object) -> bool:
     """Whether the value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+
+
+def _is_finite(number: Any) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def convert_all(
@@ -165,15 +154,26 @@ def expectation(kind: Any) -> str:
 
 
 @cache
+def _kinds(owner: type, *, with_extras: bool) -> Mapping[str, Any]:
+    """Declared types by name; `Any` where a plugin names types that exist for type checkers only."""
+    try:
+        hints = typing.get_type_hints(owner, include_extras=with_extras)
+    except (NameError, TypeError, AttributeError):
+        hints = {}
+    return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+
+
 def kinds_of(owner: type) -> Mapping[str, Any]:
     """Declared types of the fields that a dataclass is made with, by name; `Any` where they cannot be told.
 
     Any other class is made with nothing.
     """
-    if not is_dataclass(owner):
-        return {}
-    hints = _hints(owner)
-    return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+    return _kinds(owner, with_extras=False) if is_dataclass(owner) else {}
+
+
+def declared_kinds(owner: type) -> Mapping[str, Any]:
+    """The same of a dataclass with all that stands behind a type in `Annotated`: ranges, `Reads`."""
+    return _kinds(owner, with_extras=True)
 
 
 def required_fields(owner: type) -> Set[str]:
@@ -182,47 +182,15 @@ def required_fields(owner: type) -> Set[str]:
     return {each.name for each in known if each.init and each.default is each.default_factory is MISSING}
 
 
-@cache
-def declared_kinds(owner: type) -> Mapping[str, Any]:
-    """The same with all that stands behind a type in `Annotated`: ranges, `Reads`, `Said`."""
-    hints = _hints(owner, with_ranges=True)
-    return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
-
-
-def _hints(owner: type, *, with_ranges: bool = False) -> dict[str, Any]:
-    """Declared types by name; nothing where a plugin names types that exist for type checkers only."""
-    try:
-        return typing.get_type_hints(owner, include_extras=with_ranges)
-    except (NameError, TypeError, AttributeError):
-        return {}
-
-
 def check_fields(value: Any, source: object) -> None:
     """Raise InputError unless every field of a dataclass is of its declared type and in the range behind that."""
-    owner: type = type(value)
-    for name, (kind, ranges) in _declared(owner).items():
-        given = convert(getattr(value, name), kind, source=source, field=name)
-        if isinstance(given, int | float) and any(given not in allowed for allowed in ranges):
-            raise InputError(source, field=name, found=given, expected=" or ".join(map(str, ranges)))
+    for name, kind in declared_kinds(type(value)).items():
+        convert(getattr(value, name), kind, source=source, field=name)
 
 
-@cache
-def _declared(owner: type) -> Mapping[str, tuple[Any, tuple[Range, ...]]]:
-    """The type of each field, and the ranges that its numbers have to be in."""
-    hints = _hints(owner, with_ranges=True)
-    return {name: (kind, tuple(_ranges(hints.get(name)))) for name, kind in kinds_of(owner).items()}
-
-
-def _ranges(kind: Any) -> Iterator[Range]:
-    yield from (extra for extra in getattr(kind, "__metadata__", ()) if isinstance(extra, Range))
-    if get_origin(kind) in _UNIONS:
-        for inner in get_args(kind):
-            yield from _ranges(inner)
-
-
-def _told(read: Callable[[Any, Any], Any], given: Any, kind: Any, source: object, field: str) -> Any:
+def _told(given: Any, kind: Any, source: object, field: str, *, text: bool) -> Any:
     try:
-        return read(given, kind)
+        return _read(given, kind, text)
     except _RefusedError as refused:
         found = refused.args[0]
         hint = did_you_mean(found, _choices(kind)) if isinstance(found, str) else ""
@@ -230,114 +198,85 @@ def _told(read: Callable[[Any, Any], Any], given: Any, kind: Any, source: object
         raise InputError(source, field=field, found=found, expected=expected) from None
 
 
-def _value(value: Any, kind: Any) -> Any:
+def _read(given: Any, kind: Any, text: bool) -> Any:
+    """The value, or what a `text` stands for, as the type has it."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _in_range(_value(value, arguments[0]), arguments[1:])
+        value = _read(given, arguments[0], text)
+        number = isinstance(value, int | float)
+        if number and any(isinstance(extra, Range) and value not in extra for extra in arguments[1:]):
+            raise _RefusedError(value)
+        return value
     if origin in _UNIONS:
-        return _first(_value, value, arguments)
-    if origin is Literal:
-        if isinstance(value, str) and value in arguments:
-            return value
-        raise _RefusedError(value)
+        return _first(given, arguments, text)
     if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise _RefusedError(value)
-        return tuple(_value(part, inner) for part, inner in _parts(value, arguments))
+        return _list(given, kind) if text else _values(given, arguments)
     if _is_mapping(kind):
-        if not isinstance(value, Mapping):
-            raise _RefusedError(value)
+        pairs = _pairs(given) if text else given
+        if not isinstance(pairs, Mapping):
+            raise _RefusedError(given)
+        # pairs of JSON are values already
+        text = text and not given.startswith("{")
         names, values = arguments or (Any, Any)
-        return {_value(name, names): _value(item, values) for name, item in value.items()}
-    if kind in _READ_VALUE:
-        return _READ_VALUE[kind](value)
-    if isinstance(kind, type) and not isinstance(value, kind):
-        raise _RefusedError(value)
-    return value
+        return {_read(name, names, text): _read(item, values, text) for name, item in pairs.items()}
+    return _single(_meant(given, kind) if text else given, kind)
 
 
-def _text(text: str, kind: Any) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _in_range(_text(text, arguments[0]), arguments[1:])
-    if origin in _UNIONS:
-        if types.NoneType in arguments and text.lower() in _NONE_WORDS:
-            return None
-        # any text is text: that alternative comes last
-        return _first(_text, text, sorted(arguments, key=lambda inner: inner is str))
-    if origin is Literal:
-        return _value(_unquoted(text), kind)
-    if origin is tuple:
-        return _list(text, kind, arguments)
-    if _is_mapping(kind):
-        return _mapping(text, kind, arguments or (Any, Any))
-    if kind in _READ_TEXT:
-        return _READ_TEXT[kind](text)
-    raise _RefusedError(text)
-
-
-def _in_range(value: Any, extras: tuple[Any, ...]) -> Any:
-    if isinstance(value, int | float) and any(isinstance(e, Range) and value not in e for e in extras):
-        raise _RefusedError(value)
-    return value
-
-
-def _first(read: Callable[[Any, Any], Any], given: Any, alternatives: Sequence[Any]) -> Any:
-    """What the first of the alternatives makes of it."""
+def _first(given: Any, alternatives: Sequence[Any], text: bool) -> Any:
+    """What the first of the alternatives makes of it; any text is text, so that comes last."""
     blamed = given
-    for kind in alternatives:
+    for kind in sorted(alternatives, key=lambda kind: (kind is not types.NoneType, kind is str)):
         try:
-            return read(given, kind)
+            return _read(given, kind, text)
         except _RefusedError as refused:
             # inside a list or mapping the part to blame says more than the whole
             blamed = refused.args[0] if get_origin(kind) is not None else blamed
     raise _RefusedError(blamed)
 
 
-def _parts(values: Sequence[Any], kinds: tuple[Any, ...]) -> list[tuple[Any, Any]]:
-    """Parts of a tuple, each with its declared type."""
-    if kinds[1:] == (...,):
-        return list(zip(values, repeat(kinds[0])))
-    if len(values) != len(kinds):
-        raise _RefusedError(values)
-    return list(zip(values, kinds, strict=True))
+def _values(given: Any, kinds: tuple[Any, ...], text: bool = False) -> tuple[Any, ...]:
+    """Each part of a list as its type has it."""
+    if not isinstance(given, list | tuple):
+        raise _RefusedError(given)
+    each = kinds[:1] * len(given) if kinds[1:] == (...,) else kinds
+    if len(given) != len(each):
+        raise _RefusedError(given)
+    return tuple(_read(part, kind, text) for part, kind in zip(given, each, strict=True))
 
 
-def _list(text: str, kind: Any, kinds: tuple[Any, ...]) -> Any:
+def _list(text: str, kind: Any) -> Any:
+    """Values with commas between, or a list of JSON; one that consists of several itself has colons between them."""
     bracketed = text.startswith("[") and text.endswith("]")
     if bracketed:
         try:
-            return _value(_json(text), kind)
+            return _read(_json(text), kind, False)
         except ValueError:
             text = text[1:-1].strip()
-    parts = [] if bracketed and not text else [part.strip() for part in text.split(",")]
-    return tuple(_part(part, inner) for part, inner in _parts(parts, kinds))
-
-
-def _part(text: str, kind: Any) -> Any:
-    """One value of a list; one that consists of several itself has colons between them."""
-    if not _is_row(kind):
-        return _text(text, kind)
     kinds = get_args(kind)
+    parts: list[Any] = [part.strip() for part in text.split(",")] if text or not bracketed else []
+    if not _is_row(kinds[0]):
+        return _values(parts, kinds, text=True)
+    return tuple(_row(part, get_args(kinds[0])) for part in parts)
+
+
+def _row(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     pieces = [piece.strip() for piece in text.rsplit(":", len(kinds) - 1)]
     if len(pieces) != len(kinds) or not all(pieces):
         raise _RefusedError(text)
-    return tuple(_text(piece, inner) for piece, inner in zip(pieces, kinds, strict=True))
+    return _values(pieces, kinds, text=True)
 
 
-def _mapping(text: str, kind: Any, kinds: tuple[Any, ...]) -> Any:
+def _pairs(text: str) -> Any:
+    """What ``name:value,name:value`` or an object of JSON holds."""
     if text.startswith("{"):
         try:
-            return _value(_json(text), kind)
+            return _json(text)
         except ValueError:
             raise _RefusedError(text) from None
-    found = {}
-    for part in text.split(","):
-        name, colon, item = (piece.strip() for piece in part.partition(":"))
-        if not (name and colon):
-            raise _RefusedError(text)
-        found[_text(name, kinds[0])] = _text(item, kinds[1])
-    return found
+    parts = [[piece.strip() for piece in part.partition(":")] for part in text.split(",")]
+    if not all(name and colon for name, colon, _ in parts):
+        raise _RefusedError(text)
+    return {name: item for name, _, item in parts}
 
 
 def _json(text: str) -> Any:
@@ -348,80 +287,40 @@ def _json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _unquoted(text: str) -> str:
+def _meant(text: str, kind: Any) -> Any:
+    """The value that a text stands for, if it stands for one of the type."""
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if kind is types.NoneType:
+            return {"none": None, "null": None}[text.lower()]
+        if kind is int:
+            return int(text) if _WHOLE.fullmatch(text) else text
+        if kind is float:
+            return float(text) if _is_finite(float(text)) else text
+        if kind is Any:
+            return _json(text)
+    except (KeyError, ValueError):
+        return text
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-def _nothing(value: Any) -> None:
-    if value is not None:
+def _single(value: Any, kind: Any) -> Any:
+    """A value that does not consist of others."""
+    flag = type(value).__name__ in ("bool", "bool_")  # NumPy's are bool_, or bool
+    if kind is Any:
+        return value
+    if get_origin(kind) is Literal:
+        good = isinstance(value, str) and value in get_args(kind)
+    elif kind is int:
+        good = isinstance(value, Integral) and not flag and abs(int(value)) <= LARGEST_WHOLE_NUMBER
+    elif kind is float:
+        good = isinstance(value, Real) and not flag and _is_finite(value)
+    else:
+        good = flag if kind is bool else not isinstance(kind, type) or isinstance(value, kind)
+    if not good:
         raise _RefusedError(value)
-
-
-def _flag(value: Any) -> bool:
-    if type(value).__name__ not in ("bool", "bool_"):  # NumPy's are bool_, or bool
-        raise _RefusedError(value)
-    return bool(value)
-
-
-def _whole_number(value: Any) -> int:
-    if type(value).__name__ in ("bool", "bool_") or not isinstance(value, Integral):
-        raise _RefusedError(value)
-    number = int(value)
-    if abs(number) > LARGEST_WHOLE_NUMBER:
-        raise _RefusedError(value)
-    return number
-
-
-def _number(value: Any) -> float:
-    if type(value).__name__ in ("bool", "bool_") or not isinstance(value, Real):
-        raise _RefusedError(value)
-    try:
-        number = float(value)
-    except OverflowError:
-        raise _RefusedError(value) from None
-    if not math.isfinite(number):
-        raise _RefusedError(value)
-    return number
-
-
-def _plain_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _RefusedError(value)
-    return value
-
-
-def _flag_text(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise _RefusedError(text)
-    return text.lower() == "true"
-
-
-def _number_text(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise _RefusedError(text) from None
-    if not math.isfinite(number):
-        raise _RefusedError(text)
-    return number
-
-
-def _whole_number_text(text: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise _RefusedError(text)
-    return _whole_number(int(text))
-
-
-def _anything_text(text: str) -> Any:
-    try:
-        return _json(text)
-    except ValueError:
-        return text
-
-
-def _nothing_text(text: str) -> None:
-    if text.lower() not in _NONE_WORDS:
-        raise _RefusedError(text)
+    return kind(value) if kind in (bool, int, float) else value
 
 
 def _choices(kind: Any) -> list[str]:
@@ -435,7 +334,7 @@ def _list_expectation(kinds: tuple[Any, ...]) -> str:
     if kinds[1:] == (...,) and _is_row(kinds[0]):
         return f"a list of {':'.join(_WORDS.get(inner, 'VALUE') for inner in get_args(kinds[0]))}, with commas between"
     if kinds[1:] == (...,):
-        return f"a list of {_plural(kinds[0])}, as in {_example(kinds[0])}"
+        return f"a list of {_plural(kinds[0])}, with commas between"
     return f"a list of {len(kinds)} values: {', '.join(map(expectation, kinds))}"
 
 
@@ -446,13 +345,6 @@ def _plural(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"names among {', '.join(map(str, get_args(kind)))}"
     return {str: "names", float: "numbers", int: "whole numbers", bool: "flags"}.get(kind, "values")
-
-
-def _example(kind: Any) -> str:
-    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    if get_origin(kind) is Literal:
-        return ",".join(map(str, get_args(kind)[:2]))
-    return {float: "0,0.5,1", int: "1,2,4", str: "v100,k80"}.get(kind, "a,b")
 
 
 def _is_row(kind: Any) -> bool:
@@ -478,21 +370,3 @@ _NAMES = {
 
 _WORDS = {int: "WHOLE NUMBER", float: "NUMBER", str: "NAME"}
 """What stands for a value of such a type where several have a colon between them."""
-
-_READ_VALUE: dict[Any, Callable[[Any], Any]] = {
-    types.NoneType: _nothing,
-    bool: _flag,
-    int: _whole_number,
-    float: _number,
-    str: _plain_text,
-    Any: lambda value: value,
-}
-
-_READ_TEXT: dict[Any, Callable[[str], Any]] = {
-    types.NoneType: _nothing_text,
-    bool: _flag_text,
-    int: _whole_number_text,
-    float: _number_text,
-    str: _unquoted,
-    Any: _anything_text,
-}

@@ -9,9 +9,8 @@ only once it was verified.
 >>> table = path_of("gavel-throughputs/simulation_throughputs.json")  # doctest: +SKIP
 """
 
-from allocator.data.cache import CACHE_VARIABLE, DataError, FileReport, FileState, cache_directory
-from allocator.data.registry import DataFile, Dataset, datasets, find
-from allocator.data.store import fetch, path_of, verify
+from allocator.data.registry import DataError, DataFile, Dataset, datasets, find
+from allocator.data.store import CACHE_VARIABLE, FileReport, FileState, cache_directory, fetch, path_of, verify
 
 __all__ = [
     "CACHE_VARIABLE",

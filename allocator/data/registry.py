@@ -5,12 +5,13 @@ An address, a licence or a SHA-256 that we do not know is ``unknown`` or absent 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -31,6 +32,16 @@ HASH_ORIGINS = {
 
 Published with the files; computed by us from a copy; quoted alike by several independent projects; not known.
 """
+
+
+class DataError(RuntimeError):
+    """A data set cannot be had, or is not what it should be; the message is one line and says what to do."""
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

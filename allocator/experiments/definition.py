@@ -23,6 +23,7 @@ from allocator.conversion import (
     convert_text,
     declared_kinds,
     is_number,
+    kinds_of,
     read_field,
 )
 from allocator.experiments.run import OF_WORKLOAD, POLICY_PREFIX, Kind, Run
@@ -49,10 +50,16 @@ NOTHING = "none"
 LOAD_KEYS: Mapping[Kind, str] = {"continuous": "rates", "static": "jobs", "trace": "loads", "decision": "jobs"}
 """Key of the loads of a sweep."""
 
-_OF_KIND: Mapping[str, Kind] = {
-    "window": "continuous", "repetitions": "decision", "max_decision_seconds": "decision",
-}  # fmt: skip
-"""Keys of one kind of sweep alone."""
+_KEYS: Mapping[str, Any] = {
+    **dict.fromkeys(("kind", "policies", "cases", "vary", "workload", "settings", "clusters", "seeds"), Any),
+    **dict.fromkeys(("name", "description", "gpus_per_server"), str),
+    **dict.fromkeys(("keep_jobs", "skip_saturated"), bool),
+}
+_OF_KIND: Mapping[str, Mapping[str, Any]] = {
+    "continuous": {"window": tuple[int, int]},
+    "decision": {"repetitions": AtLeastOne, "max_decision_seconds": Positive | None},
+}
+"""Keys of a sweep, and those of one kind of sweep alone, with their types; `Any`: what is in it is read on its own."""
 
 # Settings: one flat mapping from names to values. Names are "preset", fields of `MechanismSettings` and of rules,
 # "policy.<name>" and "workload.<name>".
@@ -102,142 +109,6 @@ def setting_value(value: Any) -> Any:
     return None if value == NOTHING else value
 
 
-class Table:
-    """A table of a definition, from which every key is taken once, so that every error can name its place.
-
-    Parameters
-    ----------
-    data : the table.
-    source : file, for errors.
-    folder : that names of files are relative to.
-    place : keys that lead to the table, "" for the whole file.
-    """
-
-    def __init__(self, data: object, source: object, folder: Path, place: str = "") -> None:
-        self.source, self.folder, self.place = source, folder, place
-        if not isinstance(data, Mapping):
-            raise self.error(None, data, "a table")
-        self._left = {str(key): value for key, value in data.items()}
-        self._known: list[str] = []
-
-    def at(self, key: str | None) -> str:
-        """The place of a key."""
-        return ".".join(part for part in (self.place, key) if part)
-
-    def error(self, key: str | None, found: object, expected: str) -> InputError:
-        """An error about a key of this table."""
-        return InputError(self.source, field=self.at(key) or None, found=found, expected=expected)
-
-    def inner(self, data: object, place: str) -> Table:
-        """A table inside this one, whose errors name the place of both."""
-        return Table(data, self.source, self.folder, self.at(place))
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._left
-
-    def take(self, key: str, default: Any = None) -> Any:
-        """The value of a key, as it stands."""
-        self._known.append(key)
-        return self._left.pop(key, default)
-
-    def typed(self, key: str, kind: Any, default: Any = None) -> Any:
-        """The value of a key as its type has it."""
-        value = setting_value(self.take(key, default))
-        return value if value is default else convert(value, kind, source=self.source, field=self.at(key))
-
-    def items(self, key: str) -> list[Any]:
-        """A list that is not empty; one value stands for a list of it."""
-        value = self.take(key)
-        listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
-        if not listed:
-            raise self.error(key, value, "a list with at least one value")
-        return list(listed)
-
-    def numbers(self, key: str, *, whole: bool, least: float, above: bool = False) -> tuple[float, ...]:
-        """Distinct numbers in ascending order: a list, or {first, last, count} for evenly spaced ones."""
-        value = self.take(key)
-        if isinstance(value, Mapping):
-            found = self._spaced(key, value)
-        else:
-            found = list(value) if isinstance(value, list | tuple) else [value]
-        if not found or len(found) > MOST_VALUES:
-            raise self.error(key, f"{len(found):,} values", f"at least one number, and at most {MOST_VALUES:,}")
-        allowed = Range(least, LARGEST_WHOLE_NUMBER if whole else math.inf, above)
-        for number in found:
-            if not is_number(number) or number not in allowed or (whole and number != int(number)):
-                raise self.error(key, number, f"{'whole numbers' if whole else 'numbers'} {allowed}")
-        if len(set(found)) < len(found):
-            raise self.error(key, value, "each number once")
-        return tuple(sorted(map(float, found)))
-
-    def _spaced(self, key: str, value: Mapping[str, Any]) -> list[float]:
-        first, last, count = (value.get(name) for name in ("first", "last", "count"))
-        if set(value) != {"first", "last", "count"} or not (is_number(first) and is_number(last)):
-            raise self.error(key, dict(value), "a list of numbers, or first, last and a count of at least 2")
-        if not isinstance(count, int) or isinstance(count, bool) or not 2 <= count <= MOST_VALUES:
-            raise self.error(key, count, f"a count of at least 2 and at most {MOST_VALUES:,} values")
-        low, high = float(first or 0), float(last or 0)
-        # Twelve digits, so that 0.4 + 0.4 * 2 is 1.2 and has one identity.
-        return [float(f"{low + (high - low) * i / (count - 1):.12g}") for i in range(count)]
-
-    def finish(self) -> None:
-        """Refuse what nobody has asked for."""
-        for key, value in self._left.items():
-            raise self.error(key, value, one_of(key, sorted(self._known)))
-
-    def checked(self, key: str | None, found: object, make: Callable[[], T]) -> T:
-        """What `make` returns; its errors are told as errors of this key."""
-        try:
-            return make()
-        except InputError as error:
-            detail = f"{error.field}: " if error.field else ""
-            shown = found if error.found is None else error.found
-            raise self.error(key, shown, f"{detail}{error.expected}") from error
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise self.error(key, found, f"another value ({error})") from error
-
-    def assignments(self, data: object, place: str) -> dict[str, Any]:
-        """The settings that a table names; raises InputError for an unknown name, or a value that no run could take."""
-        return {
-            name: self.assignment(name, value, f"{place}.{name}" if place else name)
-            for name, value in self.flat(data, place).items()
-        }
-
-    def flat(self, data: object, place: str) -> dict[str, Any]:
-        """Settings by name, those of the tables "policy" and "workload" with a dot."""
-        if not isinstance(data, Mapping):
-            raise self.error(place, data, "a table")
-        named: dict[str, Any] = {}
-        for name, value in data.items():
-            if name in ("policy", "workload") and isinstance(value, Mapping):
-                named |= {f"{name}.{inner}": item for inner, item in value.items()}
-            else:
-                named[name] = value
-        return named
-
-    def assignment(self, name: str, value: Any, place: str) -> Any:
-        """The value of one setting; whether mechanism and simulator take it is seen when runs are made."""
-        group, _, rest = name.partition(".")
-        kinds, known = kinds_of_presets(), rest
-        if group == "workload" and rest:
-            kinds = kinds_under_workload()
-            if rest not in kinds:
-                raise self.error(place, value, one_of(rest, kinds))
-        elif name == "preset":
-            self.checked(place, value, partial(preset, value))
-            return value
-        elif name not in kinds and not (group == "policy" and rest):
-            listed = ("preset", *kinds, "policy.<name>", "workload.<name>")
-            raise self.error(place, value, f"a setting: {one_of(name, listed)}")
-        else:
-            known = name
-        if isinstance(value, float) and not is_number(value):
-            raise self.error(place, value, 'a finite number, or "none"')
-        # settings of policies are checked with the policies that have them
-        kind = kinds.get(known, Any)
-        return read_field(setting_value(value), kind, source=self.source, field=place, folder=self.folder)
-
-
 @dataclass(frozen=True)
 class Case:
     """Settings that go together, one set of those of which each run has one.
@@ -246,22 +117,18 @@ class Case:
     ----------
     label : what it is called; may be empty.
     settings : by name, as those of the sweep.
-    clusters, loads, seeds : in the place of the sweep's own; None: those of the sweep.
+    clusters : GPUs by accelerator type, GPUs per server, as text, and the number of jobs that such a cluster is for: it
+        grows with them; None: it does not.
+    loads : jobs per hour (continuous), numbers of jobs (static, decision) or multiples of the arrival rate (trace),
+        ascending.
+    seeds : ascending.
     """
 
-    label: str = ""
-    settings: Settings = field(default_factory=dict)
-    clusters: Clusters | None = None
-    loads: tuple[float, ...] | None = None
-    seeds: tuple[int, ...] | None = None
-
-    def of(self, sweep: Sweep) -> tuple[Clusters, tuple[float, ...], tuple[int, ...]]:
-        """Its clusters, loads and seeds, or those of the sweep."""
-        return (
-            sweep.clusters if self.clusters is None else self.clusters,
-            sweep.loads if self.loads is None else self.loads,
-            sweep.seeds if self.seeds is None else self.seeds,
-        )
+    label: str
+    settings: Settings
+    clusters: Clusters
+    loads: tuple[float, ...]
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -272,15 +139,9 @@ class Sweep:
     ----------
     kind : "continuous", "static", "trace" or "decision".
     policies : names, each with its own settings.
-    clusters : GPUs by accelerator type, GPUs per server, as text, and the number of jobs that such a cluster is for: it
-        grows with them; None: it does not.
-    loads : jobs per hour (continuous), numbers of jobs (static, decision) or multiples of the arrival rate (trace),
-        ascending.
-    seeds : ascending.
+    cases : sets of settings, one of which each run has on top, with clusters, loads and seeds.
     settings : of every run, by name: "preset", settings of mechanism and simulator, "policy.<name>" for policies
         that have it, "workload.<name>".
-    cases : sets of settings, one of which each run has on top; `clusters`, `loads` and `seeds` are empty where every
-        case has its own.
     vary : values of settings, all combinations of which are taken.
     window : ids of the jobs that are measured (continuous).
     keep_jobs : whether the table of jobs of each run is kept.
@@ -291,11 +152,8 @@ class Sweep:
 
     kind: Kind
     policies: tuple[tuple[str, Settings], ...]
-    clusters: Clusters
-    loads: tuple[float, ...]
-    seeds: tuple[int, ...]
+    cases: tuple[Case, ...]
     settings: Settings = field(default_factory=dict)
-    cases: tuple[Case, ...] = (Case(),)
     vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     window: tuple[int, int] | None = None
     keep_jobs: bool = False
@@ -334,38 +192,25 @@ class Sweep:
         InputError
             `source`, key, what was found and what was expected.
         """
-        top = Table(data, source, Path(folder))
-        kind: Kind = convert(top.take("kind"), Kind, source=source, field="kind")
-        base = top.assignments({"workload": top.take("workload", {})}, "")
-        base |= top.assignments(top.take("settings", {}), "settings")
+        kind: Kind = convert(data.get("kind"), Kind, source=source, field="kind")
+        reader = _Reader(source, Path(folder), kind)
+        top = reader.table(data, {**_KEYS, LOAD_KEYS[kind]: Any, **_OF_KIND.get(kind, {})})
+        base = reader.settings({"workload": top.pop("workload", {})}, "")
+        base |= reader.settings(top.pop("settings", {}), "settings")
         if kind == "trace":
             base = {"workload.generator": Recorded.generator} | base
-        servers = top.typed("gpus_per_server", str)
-        cases = _cases(top, kind, servers)
-
-        def shared(key: str, name: str) -> bool:
-            """Whether the sweep has the key: cases without one of their own have that of the sweep."""
-            return any(getattr(case, name) is None for case in cases) or key in top
-
+        window = top.get("window")
+        if kind == "continuous" and (window is None or not 0 <= window[0] < window[1] <= MOST_JOBS):
+            expected = f"ids of jobs [first, end], as in [4000, 5000], of at most {MOST_JOBS:,} jobs in a run"
+            raise reader.error("window", window, expected)
         sweep = cls(
-            kind=kind,
-            policies=_policies(top, _preset(base)),
-            clusters=_clusters(top, kind, servers) if shared("clusters", "clusters") else (),
-            loads=_loads(top, kind) if shared(LOAD_KEYS[kind], "loads") else (),
-            seeds=_seeds(top) if shared("seeds", "seeds") else (),
+            policies=reader.policies(top.pop("policies", None), _preset(base)),
+            cases=reader.cases(top),
             settings=base,
-            cases=cases,
-            vary=_vary(top),
-            window=_window(top, kind),
-            keep_jobs=top.typed("keep_jobs", bool, False),
-            repetitions=_of_kind(top, "repetitions", AtLeastOne, kind, 1),
-            max_decision_seconds=_of_kind(top, "max_decision_seconds", Positive | None, kind),
-            skip_saturated=top.typed("skip_saturated", bool, True),
-            name=top.typed("name", str, "sweep"),
-            description=top.typed("description", str, ""),
+            vary=reader.varied(top.pop("vary", {})),
+            **{key: value for key, value in top.items() if key in kinds_of(cls)},
         )
-        top.finish()
-        _check(sweep, top)
+        reader.check(sweep)
         return sweep
 
     def points(self) -> tuple[Run, ...]:
@@ -395,7 +240,7 @@ class Sweep:
     @property
     def n_combinations(self) -> int:
         """Runs, counting those that are equal as often as they come."""
-        of_cases = (math.prod(map(len, case.of(self))) for case in self.cases)
+        of_cases = (len(case.clusters) * len(case.loads) * len(case.seeds) for case in self.cases)
         return len(self.policies) * math.prod(map(len, self.vary.values())) * sum(of_cases)
 
     def combinations(self) -> Iterator[Run]:
@@ -403,7 +248,7 @@ class Sweep:
         varied = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for (policy, own), case, change in product(self.policies, self.cases, varied):
             made_of = self._parts(policy, own, {**self.settings, **case.settings, **change})
-            for (gpus, servers, per_jobs), load, seed in product(*case.of(self)):
+            for (gpus, servers, per_jobs), load, seed in product(case.clusters, case.loads, case.seeds):
                 yield Run(
                     self.kind,
                     policy,
@@ -459,63 +304,10 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def _of_kind(top: Table, key: str, type_: Any, kind: Kind, default: Any = None) -> Any:
-    """The value of a key that sweeps of one kind have."""
-    if key in top and kind != _OF_KIND[key]:
-        raise top.error(key, top.take(key), f"nothing: only a {_OF_KIND[key]} sweep has it, not a {kind} one")
-    return top.typed(key, type_, default)
-
-
-def _loads(top: Table, kind: Kind) -> tuple[float, ...]:
-    key = LOAD_KEYS[kind]
-    if kind == "trace" and key not in top:
-        return (top.take(key, 1.0),)
-    if kind in ("continuous", "trace"):
-        return top.numbers(key, whole=False, least=0, above=True)
-    loads = top.numbers(key, whole=True, least=1)
-    if loads[-1] > MOST_JOBS:
-        raise top.error(key, int(loads[-1]), f"at most {MOST_JOBS:,} jobs in a run")
-    return loads
-
-
-def _seeds(top: Table) -> tuple[int, ...]:
-    return tuple(int(seed) for seed in top.numbers("seeds", whole=True, least=0))
-
-
-def _window(top: Table, kind: Kind) -> tuple[int, int] | None:
-    value = _of_kind(top, "window", tuple[int, int], kind)
-    if kind == "continuous" and (value is None or not 0 <= value[0] < value[1] <= MOST_JOBS):
-        expected = f"ids of jobs [first, end], as in [4000, 5000], of at most {MOST_JOBS:,} jobs in a run"
-        raise top.error("window", value, expected)
-    return None if value is None else (value[0], value[1])
-
-
 def _preset(settings: Settings) -> Preset:
     """The one of these settings; the usual one where they name none that there is, which is told elsewhere."""
     named = settings.get("preset")
     return preset(named if named in preset_names() else "default")
-
-
-def _policies(top: Table, chosen: Preset) -> tuple[tuple[str, Settings], ...]:
-    found: list[tuple[str, Settings]] = []
-    for i, item in enumerate(top.items("policies")):
-        place = f"policies[{i}]"
-        entry = top.inner({"name": item} if isinstance(item, str) else item, place)
-        name = entry.typed("name", str, "")
-        top.checked(place, name, partial(chosen.class_of_policy, name))
-        kinds = chosen.kinds_of_policy(name)
-        given = {key: entry.take(key) for key in kinds if key in entry}
-        # "none" is a word like others where nothing but text, or that very word, is taken.
-        words = {key for key, kind in kinds.items() if kind is str or NOTHING in get_args(kind)}
-        own = {key: value if key in words else setting_value(value) for key, value in given.items()}
-        for key in kinds:
-            entry.take(key)
-        entry.finish()
-        top.checked(place, own, partial(made, chosen.class_of_policy(name), name, own))
-        if (name, own) in found:
-            raise top.error(place, name, "each policy once")
-        found.append((name, own))
-    return tuple(found)
 
 
 def _grown(gpus: str, factor: float) -> str:
@@ -524,96 +316,230 @@ def _grown(gpus: str, factor: float) -> str:
     return str(Cluster({name: max(int(count * factor), min(count, 1)) for name, count in cluster.gpus.items()}))
 
 
-def _clusters(top: Table, kind: Kind, shared: str | None) -> Clusters:
-    found: list[tuple[str, str | None, int | None]] = []
-    for i, item in enumerate(top.items("clusters")):
-        place = f"clusters[{i}]"
-        entry = top.inner({"gpus": item} if isinstance(item, str) else item, place)
-        gpus, servers = entry.typed("gpus", str, ""), entry.typed("gpus_per_server", str, shared)
-        per_jobs = entry.typed("per_jobs", AtLeastOne | None)
-        if per_jobs is not None and (LOAD_KEYS[kind] != "jobs" or servers is not None):
-            expected = "nothing: only a number of jobs makes a cluster grow, and only one without gpus_per_server"
-            raise entry.error("per_jobs", per_jobs, expected)
-        entry.finish()
-        cluster = top.checked(place, gpus, partial(Cluster.parse, gpus, servers))
-        if cluster.total_gpus == 0:
-            raise top.error(place, gpus, "at least one GPU")
-        found.append((str(cluster), servers, per_jobs))
-    if len(set(found)) < len(found):
-        raise top.error("clusters", [gpus for gpus, *_ in found], "each cluster once")
-    return tuple(found)
+@dataclass(frozen=True)
+class _Reader:
+    """Reads parts of a definition; errors name their places in `source`, files are relative to `folder`."""
 
+    source: object
+    folder: Path
+    kind: Kind
 
-def _cases(top: Table, kind: Kind, servers: str | None) -> tuple[Case, ...]:
-    if "cases" not in top:
-        top.take("cases")
-        return (Case(),)
-    own, found = ("name", "clusters", LOAD_KEYS[kind], "seeds"), []
-    for i, item in enumerate(top.items("cases")):
-        entry = top.inner(item, f"cases[{i}]")
-        found.append(
-            Case(
-                entry.typed("name", str, ""),
-                top.assignments({k: v for k, v in item.items() if k not in own}, f"cases[{i}]"),
-                _clusters(entry, kind, servers) if "clusters" in entry else None,
-                _loads(entry, kind) if LOAD_KEYS[kind] in entry else None,
-                _seeds(entry) if "seeds" in entry else None,
-            )
-        )
-    return tuple(found)
+    def error(self, place: str | None, found: object, expected: str) -> InputError:
+        """An error about a place."""
+        return InputError(self.source, field=place or None, found=found, expected=expected)
 
+    def told(self, place: str, found: object, make: Callable[[], T]) -> T:
+        """What `make` returns; its errors are told as errors of this place."""
+        try:
+            return make()
+        except InputError as error:
+            detail = f"{error.field}: " if error.field else ""
+            raise self.error(
+                place, found if error.found is None else error.found, f"{detail}{error.expected}"
+            ) from error
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise self.error(place, found, f"another value ({error})") from error
 
-def _vary(top: Table) -> dict[str, tuple[Any, ...]]:
-    varied: dict[str, tuple[Any, ...]] = {}
-    for name, values in top.flat(top.take("vary", {}), "vary").items():
-        if not isinstance(values, list | tuple) or not values:
-            raise top.error(f"vary.{name}", values, "a list with at least one value")
-        varied[name] = tuple(top.assignment(name, value, f"vary.{name}") for value in values)
-        # by what they look like: values may be lists
-        if len(set(map(repr, varied[name]))) < len(varied[name]):
-            raise top.error(f"vary.{name}", values, "each value once")
-    return varied
+    def table(self, data: Any, kinds: Mapping[str, Any] | None, place: str = "") -> dict[str, Any]:
+        """A table with values of these types, and no other keys; None: as it is."""
+        if not isinstance(data, Mapping):
+            raise self.error(place, data, "a table")
+        if kinds is None:
+            return dict(data)
+        typed = {}
+        for key, value in data.items():
+            where = f"{place}.{key}" if place else key
+            if key not in kinds:
+                raise self.error(where, value, one_of(key, sorted(kinds)))
+            known = value if kinds[key] is Any else setting_value(value)
+            typed[key] = convert(known, kinds[key], source=self.source, field=where)
+        return typed
 
+    def each(self, value: Any, place: str) -> list[tuple[str, Any]]:
+        """A list that is not empty, with the place of each item; one value stands for a list of it."""
+        listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        if not listed:
+            raise self.error(place, value, "a list with at least one value")
+        return [(f"{place}[{i}]", item) for i, item in enumerate(listed)]
 
-def _check(sweep: Sweep, top: Table) -> None:
-    """Make one run of each series: what settings refuse is found now, not after hours."""
-    if sweep.n_combinations > MOST_VALUES:
-        expected = f"at most {MOST_VALUES:,}: fewer policies, clusters, cases, values, loads or seeds"
-        raise top.error(None, f"{sweep.n_combinations:,} points", expected)
-    every = (sweep.settings, sweep.vary, *(case.settings for case in sweep.cases))
-    chosen = _preset(sweep.settings)
-    for name in sorted({name for settings in every for name in settings_under(settings, "policy")}):
-        if not any(name in chosen.kinds_of_policy(policy) for policy, _ in sweep.policies):
-            raise top.error(f"policy.{name}", name, "a setting of at least one of the policies")
-    for settings in every if sweep.kind == "decision" else ():
-        for name in settings:
-            if name in kinds_of_presets():
-                raise top.error(name, settings[name], "no setting of rounds: a decision sweep simulates nothing")
-    one = replace(
-        sweep,
-        loads=sweep.loads[:1],
-        seeds=sweep.seeds[:1],
-        cases=tuple(replace(c, loads=c.loads and c.loads[:1], seeds=c.seeds and c.seeds[:1]) for c in sweep.cases),
-    )
-    try:
-        for run in one.combinations():
-            _check_run(run, top)
-    except InputError as error:
-        # of a workload, which knows nothing of the file
-        raise top.error(error.field, error.found, error.expected) if error.source == "workload" else error from None
+    def numbers(self, value: Any, place: str, allowed: Range, *, whole: bool) -> tuple[float, ...]:
+        """Distinct numbers in ascending order: a list, or {first, last, count} for evenly spaced ones."""
+        if isinstance(value, Mapping):
+            found = self._spaced(value, place)
+        else:
+            found = list(value) if isinstance(value, list | tuple) else [value]
+        if not found or len(found) > MOST_VALUES:
+            raise self.error(place, f"{len(found):,} values", f"at least one number, and at most {MOST_VALUES:,}")
+        for number in found:
+            if not is_number(number) or number not in allowed or (whole and number != int(number)):
+                raise self.error(place, number, f"{'whole numbers' if whole else 'numbers'} {allowed}")
+        if len(set(found)) < len(found):
+            raise self.error(place, value, "each number once")
+        return tuple(sorted(map(float, found)))
 
+    def _spaced(self, value: Mapping[str, Any], place: str) -> list[float]:
+        kinds = {"first": float, "last": float, "count": Annotated[int, Range(2, MOST_VALUES)]}
+        known = self.table(value, kinds, place)
+        if len(known) < len(kinds):
+            raise self.error(place, dict(value), "a list of numbers, or first, last and a count of at least 2")
+        low, high, count = known["first"], known["last"], known["count"]
+        # Twelve digits, so that 0.4 + 0.4 * 2 is 1.2 and has one identity.
+        return [float(f"{low + (high - low) * i / (count - 1):.12g}") for i in range(count)]
 
-def _check_run(run: Run, top: Table) -> None:
-    """Refuse what no run could be made of, and what a sweep of this kind has no use for."""
-    jobs, recorded = run.workload, run.recorded
-    gap = getattr(jobs, "mean_interarrival_seconds", None)
-    if gap is not None and run.kind != "static":
-        expected = f"nothing: only the jobs of a static sweep arrive with it, not those of a {run.kind} one"
-        raise top.error("workload.mean_interarrival_seconds", gap, expected)
-    if recorded is not None and recorded.trace is None:
-        raise top.error("workload.trace", None, "the file of a trace")
-    if recorded is not None and recorded.entities_by is not None and recorded.entities is not None:
-        raise top.error("workload.entities_by", recorded.entities_by, "nothing in the place of entities")
-    where = f"settings of {run.policy}" + (f", case {run.case}" if run.case else "")
-    top.checked(where, dict(run.settings), partial(getattr, run, "chosen"))
-    top.checked(where, dict(run.policy_settings), run.make_policy)
+    def loads(self, value: Any, place: str) -> tuple[float, ...]:
+        """Loads of a sweep of this kind."""
+        if LOAD_KEYS[self.kind] != "jobs":
+            return self.numbers(value, place, Range(above=True), whole=False)
+        loads = self.numbers(value, place, Range(1, LARGEST_WHOLE_NUMBER), whole=True)
+        if loads[-1] > MOST_JOBS:
+            raise self.error(place, int(loads[-1]), f"at most {MOST_JOBS:,} jobs in a run")
+        return loads
+
+    def seeds(self, value: Any, place: str) -> tuple[int, ...]:
+        """Whole numbers."""
+        return tuple(map(int, self.numbers(value, place, Range(0, LARGEST_WHOLE_NUMBER), whole=True)))
+
+    def clusters(self, value: Any, place: str, shared: str | None) -> Clusters:
+        """Each a text, or a table with what it may say; `shared` are GPUs per server where it says none."""
+        found: list[tuple[str, str | None, int | None]] = []
+        for where, item in self.each(value, place):
+            kinds = {"gpus": str, "gpus_per_server": str, "per_jobs": AtLeastOne | None}
+            entry = self.table({"gpus": item} if isinstance(item, str) else item, kinds, where)
+            gpus, per_jobs = entry.get("gpus", ""), entry.get("per_jobs")
+            servers = entry.get("gpus_per_server", shared)
+            if per_jobs is not None and (LOAD_KEYS[self.kind] != "jobs" or servers is not None):
+                expected = "nothing: only a number of jobs makes a cluster grow, and only one without gpus_per_server"
+                raise self.error(f"{where}.per_jobs", per_jobs, expected)
+            cluster = self.told(where, gpus, partial(Cluster.parse, gpus, servers))
+            if cluster.total_gpus == 0:
+                raise self.error(where, gpus, "at least one GPU")
+            found.append((str(cluster), servers, per_jobs))
+        if len(set(found)) < len(found):
+            raise self.error(place, [gpus for gpus, *_ in found], "each cluster once")
+        return tuple(found)
+
+    def cases(self, top: dict[str, Any]) -> tuple[Case, ...]:
+        """The cases of a definition: what a case does not say is that of the sweep."""
+        key = LOAD_KEYS[self.kind]
+        of_sweep = partial(self.clusters, shared=top.pop("gpus_per_server", None))
+        read: dict[str, Callable[[Any, str], Any]] = {"clusters": of_sweep, key: self.loads, "seeds": self.seeds}
+        shared = {name: make(top.pop(name), name) for name, make in read.items() if name in top}
+        if self.kind == "trace":
+            shared.setdefault(key, (1.0,))
+        found = []
+        for place, item in self.each(top.pop("cases"), "cases") if "cases" in top else [("", {})]:
+            entry = self.table(item, None, place)
+            label = convert(entry.pop("name", ""), str, source=self.source, field=f"{place}.name")
+            own = {name: make(entry.pop(name), f"{place}.{name}") for name, make in read.items() if name in entry}
+            for name in read:
+                if name not in shared | own:
+                    self.each(None, name)
+            found.append(Case(label, self.settings(entry, place), *((shared | own)[name] for name in read)))
+        return tuple(found)
+
+    def policies(self, value: Any, chosen: Preset) -> tuple[tuple[str, Settings], ...]:
+        """Each a name, or a table with settings of its own."""
+        found: list[tuple[str, Settings]] = []
+        for place, item in self.each(value, "policies"):
+            given = {"name": item} if isinstance(item, str) else item
+            name = self.table(given, None, place).get("name", "")
+            policy = self.told(place, name, partial(chosen.class_of_policy, name))
+            kinds = chosen.kinds_of_policy(name)
+            own = self.table(given, dict.fromkeys((*kinds, "name"), Any), place)
+            del own["name"]
+            for key, each in own.items():
+                # "none" is a word like others where nothing but text, or that very word, is taken
+                if not (kinds[key] is str or NOTHING in get_args(kinds[key])):
+                    own[key] = setting_value(each)
+            self.told(place, own, partial(made, policy, name, own))
+            if (name, own) in found:
+                raise self.error(place, name, "each policy once")
+            found.append((name, own))
+        return tuple(found)
+
+    def settings(self, data: Any, place: str) -> dict[str, Any]:
+        """The settings that a table names; raises InputError for an unknown name, or a value that no run could take."""
+        named = self.named(data, place)
+        return {name: self.setting(name, value, f"{place}.{name}" if place else name) for name, value in named.items()}
+
+    def named(self, data: Any, place: str) -> dict[str, Any]:
+        """Settings by name, those of the tables "policy" and "workload" with a dot."""
+        named: dict[str, Any] = {}
+        for name, value in self.table(data, None, place).items():
+            if name in ("policy", "workload") and isinstance(value, Mapping):
+                named |= {f"{name}.{inner}": item for inner, item in value.items()}
+            else:
+                named[name] = value
+        return named
+
+    def setting(self, name: str, value: Any, place: str) -> Any:
+        """The value of one setting; whether mechanism and simulator take it is seen when runs are made."""
+        group, _, rest = name.partition(".")
+        kinds, known = kinds_of_presets(), name
+        if group == "workload" and rest:
+            kinds, known = kinds_under_workload(), rest
+            if rest not in kinds:
+                raise self.error(place, value, one_of(rest, kinds))
+        elif name == "preset":
+            self.told(place, value, partial(preset, value))
+            return value
+        elif name not in kinds and not (group == "policy" and rest):
+            listed = ("preset", *kinds, "policy.<name>", "workload.<name>")
+            raise self.error(place, value, f"a setting: {one_of(name, listed)}")
+        if isinstance(value, float) and not is_number(value):
+            raise self.error(place, value, 'a finite number, or "none"')
+        # settings of policies are checked with the policies that have them
+        kind = Any if group == "policy" else kinds[known]
+        return read_field(setting_value(value), kind, source=self.source, field=place, folder=self.folder)
+
+    def varied(self, data: Any) -> dict[str, tuple[Any, ...]]:
+        """Values of the settings that vary."""
+        varied: dict[str, tuple[Any, ...]] = {}
+        for name, values in self.named(data, "vary").items():
+            place = f"vary.{name}"
+            if not isinstance(values, list | tuple) or not values:
+                raise self.error(place, values, "a list with at least one value")
+            varied[name] = tuple(self.setting(name, value, place) for value in values)
+            # by what they look like: values may be lists
+            if len(set(map(repr, varied[name]))) < len(varied[name]):
+                raise self.error(place, values, "each value once")
+        return varied
+
+    def check(self, sweep: Sweep) -> None:
+        """Make one run of each series: what settings refuse is found now, not after hours."""
+        if sweep.n_combinations > MOST_VALUES:
+            expected = f"at most {MOST_VALUES:,}: fewer policies, clusters, cases, values, loads or seeds"
+            raise self.error(None, f"{sweep.n_combinations:,} points", expected)
+        every = (sweep.settings, sweep.vary, *(case.settings for case in sweep.cases))
+        chosen = _preset(sweep.settings)
+        for name in sorted({name for settings in every for name in settings_under(settings, "policy")}):
+            if not any(name in chosen.kinds_of_policy(policy) for policy, _ in sweep.policies):
+                raise self.error(f"policy.{name}", name, "a setting of at least one of the policies")
+        for settings in every if sweep.kind == "decision" else ():
+            for name in settings:
+                if name in kinds_of_presets():
+                    expected = "no setting of rounds: a decision sweep simulates nothing"
+                    raise self.error(name, settings[name], expected)
+        cases = tuple(replace(case, loads=case.loads[:1], seeds=case.seeds[:1]) for case in sweep.cases)
+        try:
+            for run in replace(sweep, cases=cases).combinations():
+                self._check_run(run)
+        except InputError as error:
+            # of a workload, which knows nothing of the file
+            raise (
+                self.error(error.field, error.found, error.expected) if error.source == "workload" else error
+            ) from None
+
+    def _check_run(self, run: Run) -> None:
+        """Refuse what no run could be made of, and what a sweep of this kind has no use for."""
+        recorded, gap = run.recorded, getattr(run.workload, "mean_interarrival_seconds", None)
+        if gap is not None and run.kind != "static":
+            expected = f"nothing: only the jobs of a static sweep arrive with it, not those of a {run.kind} one"
+            raise self.error("workload.mean_interarrival_seconds", gap, expected)
+        if recorded is not None and recorded.trace is None:
+            raise self.error("workload.trace", None, "the file of a trace")
+        if recorded is not None and recorded.entities_by is not None and recorded.entities is not None:
+            raise self.error("workload.entities_by", recorded.entities_by, "nothing in the place of entities")
+        where = f"settings of {run.policy}" + (f", case {run.case}" if run.case else "")
+        self.told(where, dict(run.settings), partial(getattr, run, "chosen"))
+        self.told(where, dict(run.policy_settings), run.make_policy)

@@ -32,31 +32,9 @@ class Task:
     log: Path
 
 
-@dataclass(frozen=True)
-class Advanced:
-    """A run has completed this share of its jobs."""
-
-    key: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A run is over."""
-
-    key: str
-    outcome: Outcome
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A run is gone without a result: its process was killed, or its machine left."""
-
-    key: str
-    reason: str
-
-
-Event = Advanced | Ended | Lost
+Event = tuple[str, float | Outcome | str]
+"""Identity of a run, and what is new of it: the share of its jobs that has completed, or what came of it, or why it is
+gone without a result: its process was killed, or its machine left."""
 
 
 class Engine(Protocol):
@@ -76,7 +54,7 @@ class Engine(Protocol):
         """Stop everything that is under way."""
 
 
-def _logged(task: Task, materials: Materials, report: Callable[[float], None], *, streams: bool = False) -> Ended:
+def _logged(task: Task, materials: Materials, report: Callable[[float], None], *, streams: bool = False) -> Event:
     """The run with its log; with `streams` what solvers and warnings print belongs to that too."""
     with open(task.log, "w", encoding="utf-8", buffering=1) as log:
         for number in (1, 2) if streams else ():
@@ -91,7 +69,7 @@ def _logged(task: Task, materials: Materials, report: Callable[[float], None], *
         if streams:
             sys.stdout.flush()
             sys.stderr.flush()
-    return Ended(task.run.key, outcome)
+    return task.run.key, outcome
 
 
 def _untold(_share: float) -> None:
@@ -172,13 +150,13 @@ class LocalEngine:
         events: list[Event] = []
         for worker in [worker for worker in self._workers if worker.connection in ready]:
             try:
-                event = worker.connection.recv()
+                key, news = worker.connection.recv()
             except (EOFError, ConnectionResetError):
                 events += self._died(worker)
                 continue
-            if isinstance(event, Ended):
+            if isinstance(news, Outcome):
                 worker.key = None
-            events.append(event)
+            events.append((key, news))
         return events
 
     def close(self) -> None:
@@ -211,7 +189,7 @@ class LocalEngine:
             return []
         code = worker.process.exitcode
         how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
-        return [Lost(worker.key, f"its process ended by {how}")]
+        return [(worker.key, f"its process ended by {how}")]
 
 
 @contextmanager
@@ -236,7 +214,7 @@ def _serve(connection: Connection, materials: Materials) -> None:
 
             def tell(share: float, key: str = task.run.key) -> None:
                 try:
-                    connection.send(Advanced(key, share))
+                    connection.send((key, share))
                 except (BrokenPipeError, ConnectionResetError):
                     # The sweep is gone; nobody wants this run any more.
                     raise SystemExit(1) from None
@@ -320,9 +298,9 @@ class RayEngine:
         try:
             outcome, lines = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            return Lost(task.run.key, str(error).strip().splitlines()[0])
+            return task.run.key, str(error).strip().splitlines()[0]
         write_text(task.log, "\n".join(lines) + "\n")
-        return Ended(task.run.key, outcome)
+        return task.run.key, outcome
 
 
 def _connect(ray: Any, address: str | None) -> None:

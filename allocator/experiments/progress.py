@@ -26,19 +26,19 @@ class Display:
     """
 
     def __init__(self, total: int, console: Console | None, names: Mapping[str, str] | None = None) -> None:
-        self._console = console
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
+
+        screen = console or Console(quiet=True)
+        shown = "{task.description}", BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "{task.fields[note]}"
+        self._bars = Progress(*shown, console=screen, transient=True, disable=not screen.is_terminal)
+        self._whole = self._bars.add_task("points", total=total, note="")
+        self._bars.start()
         self._names = names or {}
-        self._total = total
-        self._settled = 0
-        self._made = 0
+        self._total, self._settled, self._made = total, 0, 0
         self._shares: dict[str, float] = {}
-        self._started = time.monotonic()
-        self._bars: Any = None
         self._tasks: dict[str, Any] = {}
-        if console is not None and console.is_terminal:
-            self._bars = _bars(console)
-            self._whole = self._bars.add_task("points", total=total, note="")
-            self._bars.start()
+        self._started = time.monotonic()
 
     def settle(self, count: int) -> None:
         """So many points need no run (any more)."""
@@ -47,38 +47,31 @@ class Display:
 
     def begin(self, run: Run) -> None:
         """A run starts."""
-        self._shares[run.key] = 0.0
-        if self._bars is not None:
-            from rich.markup import escape
+        from rich.markup import escape
 
-            self._tasks[run.key] = self._bars.add_task(f"  {escape(self._name(run))}", total=1.0, note="")
+        self._shares[run.key] = 0.0
+        self._tasks[run.key] = self._bars.add_task(f"  {escape(self._name(run))}", total=1.0, note="")
 
     def advance(self, key: str, share: float) -> None:
         """A run has completed this share of its jobs."""
         self._shares[key] = share
-        if self._bars is not None:
-            self._bars.update(self._tasks[key], completed=share)
+        self._bars.update(self._tasks[key], completed=share)
         self._refresh()
 
     def end(self, run: Run, message: str) -> None:
         """A run is over; the message says how."""
-        self._shares.pop(run.key, None)
+        del self._shares[run.key]
         self._made += 1
         self._settled += 1
-        if self._bars is not None:
-            self._bars.remove_task(self._tasks.pop(run.key))
-        if self._console is not None:
-            left = self.remaining_text()
-            where = f"{self._settled} of {self._total}"
-            line = f"{where}: {self._name(run)}: {message}" + (f"; {left}" if left else "")
-            screen = self._console if self._bars is None else self._bars.console
-            screen.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._bars.remove_task(self._tasks.pop(run.key))
+        left = self.remaining_text()
+        line = f"{self._settled} of {self._total}: {self._name(run)}: {message}" + (f"; {left}" if left else "")
+        self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._refresh()
 
     def close(self) -> None:
         """Take the bars away."""
-        if self._bars is not None:
-            self._bars.stop()
+        self._bars.stop()
 
     def remaining_text(self) -> str:
         """About how long the rest takes, "" when that is not known or nothing is left."""
@@ -92,22 +85,8 @@ class Display:
         return self._names.get(run.key, run.label)
 
     def _refresh(self) -> None:
-        if self._bars is not None:
-            completed = self._settled + sum(self._shares.values())
-            self._bars.update(self._whole, completed=completed, note=self.remaining_text())
-
-
-def _bars(console: Console) -> Any:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    return Progress(*columns, console=console, transient=True)
+        completed = self._settled + sum(self._shares.values())
+        self._bars.update(self._whole, completed=completed, note=self.remaining_text())
 
 
 def _duration(seconds: float) -> str:

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from allocator.api import load_speeds
 from allocator.cluster import Cluster
-from allocator.conversion import AtLeastOne, NotNegativeWhole, Part, Reads, Said
-from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS
+from allocator.conversion import AtLeastOne, NotNegativeWhole, Part, Reads
 from allocator.experiments.workloads import (
     Draw,
     Recorded,
@@ -129,80 +128,48 @@ class Run:
     growing_cluster : how the cluster grows with the number of jobs, as text; "" where it does not. It tells series
         apart in the place of `cluster`.
     name : what the run is called where the name of its policy does not say it. Not part of the identity.
+
+    Options
+    -------
+    cluster : TYPE:COUNT,...|FILE[@DAY]
+        GPUs by accelerator type, or a CSV file that describes the cluster, of Helios with @DAY behind its name;
+        if omitted the preset's, usually v100:36,p100:36,k80:36.
+    seed
+        Seed of everything that is drawn at random; if omitted 0, and for jobs that are drawn the preset's.
+    window : FIRST:END
+        Measure the jobs FIRST to END-1 only and stop when they have completed; later ones load the cluster.
+    prices : FILE|TYPE:PRICE,...
+        Dollars per GPU hour: a file of price histories (CSV, Parquet), or constants.
+    entities : FILE
+        Entities that the jobs of the trace name in a column entity (TOML, JSON, CSV, Parquet).
+    profiling_percentage : PART
+        Policies that pack estimate what jobs do in pairs, from this part of the profile of each, 0 to 1.
+    reference_models : COUNT
+        They estimate from so many job types profiled in full.
+    start : FILE
+        Jobs that run when the run begins, and keep GPUs and progress: columns job_id, gpus (ids, as in 0 1 4),
+        steps_done.
+    preset
+        Settings of a published system, or the default.
     """
 
     kind: Kind
     policy: str
-    cluster: Annotated[
-        str,
-        Said(
-            "--cluster",
-            "GPUs by accelerator type, or a CSV file that describes the cluster, of Helios with @DAY behind its name; "
-            "if omitted the preset's, usually v100:36,p100:36,k80:36.",
-            "TYPE:COUNT,...|FILE[@DAY]",
-        ),
-    ]
+    cluster: str
     load: float | None = None
-    seed: Annotated[
-        NotNegativeWhole,
-        Said(
-            "--seed",
-            "Seed of everything that is drawn at random; if omitted 0, and for jobs that are drawn the preset's.",
-        ),
-    ] = 0
+    seed: NotNegativeWhole = 0
     policy_settings: Mapping[str, Any] = field(default_factory=dict)
-    gpus_per_server: Annotated[str | None, SERVERS] = None
+    gpus_per_server: str | None = None
     workload: Workload | Trace = field(default_factory=lambda: workload({}))
-    window: Annotated[
-        tuple[int, int] | None,
-        Said(
-            "--window",
-            "Measure the jobs FIRST to END-1 only and stop when they have completed; later ones load the cluster.",
-            "FIRST:END",
-        ),
-    ] = None
-    throughputs: Annotated[str | None, Reads(speeds_of), THROUGHPUTS] = None
-    accelerator: Annotated[str | None, ACCELERATOR] = None
-    prices: Annotated[
-        str | Mapping[str, float] | None,
-        Reads(prices_of),
-        Said(
-            "--prices",
-            "Dollars per GPU hour: a file of price histories (CSV, Parquet), or constants.",
-            "FILE|TYPE:PRICE,...",
-        ),
-    ] = None
-    entities: Annotated[
-        str | None,
-        Said(
-            "--entities",
-            "Entities that the jobs of the trace name in a column entity (TOML, JSON, CSV, Parquet).",
-            "FILE",
-        ),
-    ] = None
-    profiling_percentage: Annotated[
-        Part | None,
-        Said(
-            "--profiling-percentage",
-            "Policies that pack estimate what jobs do in pairs, from this part of the profile of each, 0 to 1.",
-            "PART",
-        ),
-    ] = None
-    reference_models: Annotated[
-        AtLeastOne | None,
-        Said("--reference-models", "They estimate from so many job types profiled in full.", "COUNT"),
-    ] = None
-    start: Annotated[
-        str | None,
-        Reads(file_of),
-        Said(
-            "--start",
-            "Jobs that run when the run begins, and keep GPUs and progress: columns job_id, gpus (ids, as in 0 1 4), "
-            "steps_done.",
-            "FILE",
-        ),
-    ] = None
-    preset: Annotated[str, Said("--preset", "Settings of a published system, or the default.")] = "default"
+    window: tuple[int, int] | None = None
+    throughputs: Annotated[str | None, Reads(speeds_of)] = None
+    accelerator: str | None = None
+    prices: Annotated[str | Mapping[str, float] | None, Reads(prices_of)] = None
+    entities: str | None = None
+    profiling_percentage: Part | None = None
+    reference_models: AtLeastOne | None = None
+    start: Annotated[str | None, Reads(file_of)] = None
+    preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     world: tuple[Rule, ...] = ()
     case: str = ""

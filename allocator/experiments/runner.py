@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from allocator.experiments.definition import Sweep
-from allocator.experiments.engines import Advanced, Ended, Engine, LocalEngine, Lost, RayEngine, SerialEngine, Task
+from allocator.experiments.engines import Engine, LocalEngine, RayEngine, SerialEngine, Task
+from allocator.experiments.execute import Outcome
 from allocator.experiments.progress import Display
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.store import Record, Store, first_saturated
@@ -124,23 +125,22 @@ class _Work:
                     under_way.add(point.key)
                     self._display.begin(point)
                     engine.start(Task(point, self._sweep.keep_jobs, self._store.log_path(point)))
-                for event in engine.wait(WAIT_SECONDS):
-                    if isinstance(event, Advanced):
-                        self._display.advance(event.key, event.share)
-                        continue
-                    under_way.remove(event.key)
-                    self._note(event)
+                for key, news in engine.wait(WAIT_SECONDS):
+                    if isinstance(news, float):
+                        self._display.advance(key, news)
+                    else:
+                        under_way.remove(key)
+                        self._note(self._points[key], news)
         finally:
             engine.close()
 
-    def _note(self, event: Ended | Lost) -> None:
-        point = self._points[event.key]
-        if isinstance(event, Lost):
-            self._display.end(point, f"lost, {event.reason}; run the sweep again to make up for it")
+    def _note(self, point: Run, news: Outcome | str) -> None:
+        if isinstance(news, str):
+            self._display.end(point, f"lost, {news}; run the sweep again to make up for it")
             return
-        record = event.outcome.record
-        self._store.save(event.outcome)
-        self._records[event.key] = record
+        record = news.record
+        self._store.save(news)
+        self._records[point.key] = record
         self._display.end(point, _message(record))
         if record["status"] == "saturated":
             self._drop_skipped()

@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.checkpoint.checkpoint import package_version
-from allocator.conversion import is_number
+from allocator.conversion import convert, is_number
 from allocator.experiments.definition import Sweep
 from allocator.experiments.execute import Outcome
 from allocator.experiments.run import FORMAT, LOADS, Kind, Run
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Record = dict[str, Any]
-Check = Callable[[Any], bool]
-Shape = Mapping[str, Check]
 
 FIGURES = (
     "jobs", "completed_jobs", "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction",
@@ -79,7 +77,7 @@ BY_ENTITY = ("jobs", "average_jct", "average_rho", "gpu_share", "throughput_shar
 """Figures of each entity, in columns such as throughput_share_entity_vision."""
 
 
-OF_RUNS = ("status_detail", "cpu_seconds", "run_seconds", "started_at", "host", "version", "python")
+OF_RUNS = ("cpu_seconds", "run_seconds", "started_at", "host", "version", "python")
 """What a record says of the run itself."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
@@ -178,15 +176,23 @@ class Store:
         if not isinstance(contents, dict) or contents.get("format") != FORMAT:
             found = contents.get("format") if isinstance(contents, dict) else contents
             raise InputError(path, field="format", found=found, expected=str(FORMAT))
-        _check_contents(contents, path)
+        _check(contents, _CONTENTS, path)
+        for i, point in enumerate(contents["points"]):
+            _check(point, _POINT, path, f"points[{i}].")
+            if not _IDENTITY.fullmatch(point["point"]):
+                raise InputError(path, field=f"points[{i}].point", found=point["point"], expected="an identity")
         return contents
 
     def _record(self, key: str) -> Record | None:
+        path = self.folder / "points" / f"{key}.json"
         try:
-            record = read_json(self.folder / "points" / f"{key}.json")
+            record: Record = convert(read_json(path), Mapping, source=path, field="record")
+            _check(record, _RECORD, path)
+            for rows in ("by_priority", "by_entity"):
+                convert(record["figures"].get(rows, ()), _Rows, source=path, field=rows)
         except (FileNotFoundError, InputError):
             return None  # a damaged file counts as none: the run is made again
-        return record if _is_record(record, key) else None
+        return record if record["point"] == key else None
 
 
 Place = tuple[float, int]
@@ -249,66 +255,18 @@ def load_jobs(out: str | os.PathLike[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _there(_value: Any) -> bool:
-    return True
+_Rows = tuple[Mapping[str, Any], ...]
+
+# What tables read of files that may have been damaged.
+_CONTENTS = {"name": str, "kind": Kind, "skip_saturated": bool, "points": _Rows}
+_POINT = {"point": str, "series": str, "load": float, "seed": int, "cells": Mapping[str, Any]}
+_RECORD = dict.fromkeys(("point", "status", "status_detail"), str) | {"figures": Mapping[str, Any]}
 
 
-def _kind(kind: type) -> Check:
-    return lambda value: isinstance(value, kind)
-
-
-def _is_identity(value: Any) -> bool:
-    return isinstance(value, str) and _IDENTITY.fullmatch(value) is not None
-
-
-def _rows_of(shape: Shape) -> Check:
-    return lambda rows: isinstance(rows, list) and not any(_wrong(row, shape) for row in rows)
-
-
-# What tables read of files that may have been damaged: a check for each key that must be there.
-_POINT: Shape = {
-    "point": _is_identity, "series": _is_identity, "load": is_number, "seed": is_number, "cells": _kind(dict),
-}  # fmt: skip
-_CONTENTS: Shape = {"name": _kind(str), "kind": _kind(str), "skip_saturated": _kind(bool), "points": _kind(list)}
-_RECORD: Shape = dict.fromkeys((*OF_RUNS, "point", "status"), _there) | {"figures": _kind(dict)}
-_FIGURES = {
-    "by_priority": _rows_of(dict.fromkeys(BY_WEIGHT, _there) | {"priority_weight": is_number}),
-    "by_entity": _rows_of({"entity": _kind(str)}),
-}
-
-
-def _wrong(value: Any, shape: Shape) -> str | None:
-    """The first key of a shape that is not there, or not as it must be."""
-    known = value if isinstance(value, dict) else {}
-    return next((name for name, good in shape.items() if name not in known or not good(known[name])), None)
-
-
-def _check_contents(contents: Record, path: Path) -> None:
-    """Raise `InputError` unless sweep.json says what it should."""
-    if wrong := _wrong(contents, _CONTENTS):
-        expected = "text, or true or false, or a list of points"
-        raise InputError(path, field=wrong, found=contents.get(wrong), expected=expected)
-    for i, point in enumerate(contents["points"]):
-        if _wrong(point, _POINT) or not all(map(is_number, _numbers(point["cells"]))):
-            expected = "a point with its identity, series, load, seed and cells"
-            raise InputError(path, field=f"points[{i}]", found=point, expected=expected)
-
-
-def _is_record(record: Any, key: str) -> bool:
-    """Whether the record of a run is whole, as far as the table reads it."""
-    if _wrong(record, _RECORD) or record["point"] != key:
-        return False
-    tables: Record = {name: [] for name in _FIGURES} | record["figures"]
-    return not _wrong(tables, _FIGURES) and all(is_number(value) for value in _numbers(record) if value == value)
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    """Every number in a record, at any depth; true and false are none."""
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(item)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield value
+def _check(value: Record, kinds: Mapping[str, Any], path: Path, place: str = "") -> None:
+    """Raise `InputError` unless what a file holds has values of these types."""
+    for name, kind in kinds.items():
+        convert(value.get(name), kind, source=path, field=place + name)
 
 
 def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
@@ -326,11 +284,12 @@ def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
         **{name: None if name in blank else figures.get(name) for name in names},
     }
     for weight in figures.get("by_priority", ()) if not saturated else ():
-        row |= {f"{name}_weight_{weight['priority_weight']:g}": weight[name] for name in BY_WEIGHT}
+        if is_number(value := weight.get("priority_weight")):
+            row |= {f"{name}_weight_{value:g}": weight.get(name) for name in BY_WEIGHT}
     for entity in figures.get("by_entity", ()) if not saturated else ():
-        if entity["entity"]:
+        if entity.get("entity"):
             row |= {f"{name}_entity_{entity['entity']}": entity[name] for name in BY_ENTITY if name in entity}
-    return row | {name: record[name] for name in OF_RUNS if name != "status_detail"}
+    return row | {name: record.get(name) for name in OF_RUNS}
 
 
 def _skipped(point: Mapping[str, Any], kind: Kind, first: tuple[float, int]) -> dict[str, Any]:
@@ -349,22 +308,13 @@ def _uniform(column: pd.Series[Any]) -> pd.Series[Any]:
     """The column with one type, as Parquet wants it: numbers, flags or text."""
     import pandas as pd
 
-    if column.name in TEXT:
-        return column.astype("object").where(column.notna(), None)
     there = column[column.notna()]
-    kinds = {type(value) for value in there}
-    if kinds == {bool}:
+    kinds = set(map(type, there))
+    if column.name not in TEXT and kinds == {bool}:
         return column if len(there) == len(column) else column.astype("boolean")
-    if not kinds or kinds <= {int, float}:
+    if column.name not in TEXT and kinds <= {int, float} and all(map(is_number, there)):
         whole = kinds == {int} and len(there) == len(column) and max(map(abs, there)) <= LARGEST_WHOLE_NUMBER
         return column.astype("int64" if whole else "float64")
-    return pd.Series([None if value is None or value is pd.NA else _text(value) for value in column.tolist()],
-                     index=column.index, dtype="object")  # fmt: skip
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float) and value != value:
-        return None
-    return json.dumps(value)
+    pairs = zip(column, column.notna(), strict=True)
+    texts = [value if isinstance(value, str) else json.dumps(value) if known else None for value, known in pairs]
+    return pd.Series(texts, index=column.index, dtype="object")

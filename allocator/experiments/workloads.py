@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Part, Positive, Reads, Said, convert, declared_kinds, is_number
-from allocator.experiments.words import TIME_UNIT
+from allocator.conversion import NotNegative, Part, Positive, Reads, convert, declared_kinds, is_number
 from allocator.protocol.entities import Entities
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
@@ -170,6 +169,13 @@ class Workload(ABC):
         entity gets before it is the turn of the next one, in the order in which they are listed; None: nobody.
     mean_interarrival_seconds : the jobs of a static run arrive one after the other, with this mean time between them;
         None: all are there at time 0.
+
+    Options
+    -------
+    slos
+        Draw a deadline for jobs without one: 1.2, 2 or 10 times the duration.
+    preload
+        Start with a full cluster: the first jobs of the trace arrive at once.
     """
 
     declared_in: ClassVar[str] = "allocator.workloads"
@@ -177,12 +183,8 @@ class Workload(ABC):
     trains: ClassVar[bool] = False
     """Whether jobs choose their batch size, so that they need trainings instead of throughputs."""
 
-    slos: Annotated[bool, Said("--slos", "Draw a deadline for jobs without one: 1.2, 2 or 10 times the duration.")] = (
-        False
-    )
-    preload: Annotated[
-        bool, Said("--preload", "Start with a full cluster: the first jobs of the trace arrive at once.")
-    ] = False
+    slos: bool = False
+    preload: bool = False
     entities: Annotated[tuple[Mapping[str, Any], ...] | None, Reads(_turns)] = None
     mean_interarrival_seconds: Positive | None = None
 
@@ -212,9 +214,14 @@ class Gangs(Workload):
     Attributes
     ----------
     multi_gpu : gangs as published; else jobs of one GPU.
+
+    Options
+    -------
+    multi_gpu
+        Gangs of 1, 2, 4 and 8 GPUs, as published.
     """
 
-    multi_gpu: Annotated[bool, Said("--multi-gpu", "Gangs of 1, 2, 4 and 8 GPUs, as published.")] = False
+    multi_gpu: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,12 +232,17 @@ class Lengths(Gangs):
     ----------
     priorities : weight 5 for a fifth of the jobs.
     fixed_duration_seconds : the same duration for every job; None: the published distribution.
+
+    Options
+    -------
+    priorities
+        Weight 5 for a fifth of the jobs.
+    fixed_duration_seconds : --duration SECONDS
+        The same duration for every job, alone.
     """
 
-    priorities: Annotated[bool, Said("--priorities", "Weight 5 for a fifth of the jobs.")] = False
-    fixed_duration_seconds: Annotated[
-        Positive | None, Said("--duration", "The same duration for every job, alone.", "SECONDS")
-    ] = None
+    priorities: bool = False
+    fixed_duration_seconds: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,46 +343,32 @@ class Recorded(Workload):
     time_unit_seconds : one unit of the times in a trace of ElasticFlow or Chronus; None: inferred from the trace.
     predictions : file with predicted lengths of the jobs.
     default_limit_hours : predicted length, or time limit, of jobs that have none; None: their true length.
+
+    Options
+    -------
+    whole_gpus
+        Jobs that ask for a fraction of a GPU have it whole, under any policy.
+    entities_by : user|partition|account
+        Users, partitions or accounts of the trace become entities, of equal weight, or as the file of
+        --entities says.
+    predictions : FILE
+        Predicted lengths of the jobs (columns job_id and predicted_seconds, or priority), where the trace has
+        none of its own.
+    default_limit_hours : --default-limit HOURS
+        Time limit of jobs that have none; if omitted, their true length counts.
     """
 
     generator = "recorded"
     trace: Annotated[str | None, Reads(file_of)] = None
-    whole_gpus: Annotated[
-        bool | None,
-        Said("--whole-gpus", "Jobs that ask for a fraction of a GPU have it whole, under any policy."),
-    ] = None
-    entities_by: Annotated[
-        Literal["user", "partition", "account"] | None,
-        Said(
-            "--entities-by",
-            "Users, partitions or accounts of the trace become entities, of equal weight, or as the file of --entities "
-            "says.",
-            "user|partition|account",
-        ),
-    ] = None
+    whole_gpus: bool | None = None
+    entities_by: Literal["user", "partition", "account"] | None = None
     deadline_factors: Factors = None
     best_effort: Part | None = None
     categories: Categories = None
-    time_unit_seconds: Annotated[NotNegative | None, TIME_UNIT] = None
-    predictions: Annotated[
-        str | None,
-        Reads(file_of),
-        Said(
-            "--predictions",
-            "Predicted lengths of the jobs (columns job_id and predicted_seconds, or priority), where the trace has "
-            "none of its own.",
-            "FILE",
-        ),
-    ] = None
+    time_unit_seconds: NotNegative | None = None
+    predictions: Annotated[str | None, Reads(file_of)] = None
 
-    default_limit_hours: Annotated[
-        Positive | None,
-        Said(
-            "--default-limit",
-            "Time limit of jobs that have none; if omitted, their true length counts.",
-            "HOURS",
-        ),
-    ] = None
+    default_limit_hours: Positive | None = None
 
     def drawn(self, draw: Draw) -> Trace:
         """The first of them."""

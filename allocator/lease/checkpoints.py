@@ -95,8 +95,7 @@ class CheckpointFolder:
 
     def latest(self) -> Checkpoint | None:
         """The last checkpoint that is whole; what is damaged is passed over, and goes with the next commit."""
-        for number in sorted(self._numbers(), reverse=True):
-            found = read_manifest(self.path / _name(number))
+        for number, found in self._newest_first():
             if found is not None and found.is_whole():
                 return found
             self._damaged.add(number)
@@ -127,7 +126,6 @@ class CheckpointFolder:
             It could not be made durable, or has links to folders, pipes or the like; nothing was committed.
         """
         partial = self.partial()
-        _refuse_others(partial)
         for path in _files(partial):
             _synchronize(path)
         files = _digests(partial)
@@ -154,7 +152,7 @@ class CheckpointFolder:
         if isinstance(error, StaleLeaseError | CheckpointError) or not isinstance(error, Exception):
             return
         self.refuse_if_stale()
-        last = max((found for found in map(self._manifest, self._numbers()) if found), key=_order, default=None)
+        last = next((found for _, found in self._newest_first() if found), None)
         stays = f"that of step {last.steps} stays" if last else "there is none before it"
         raise CheckpointError(f"the checkpoint of step {steps} was not written, {stays}: {error}") from error
 
@@ -179,8 +177,9 @@ class CheckpointFolder:
                 f"epoch {self.epoch} of job {self.job} commits nothing"
             )
 
-    def _manifest(self, number: int) -> Checkpoint | None:
-        return read_manifest(self.path / _name(number))
+    def _newest_first(self) -> Iterator[tuple[int, Checkpoint | None]]:
+        for number in sorted(self._numbers(), reverse=True):
+            yield number, read_manifest(self.path / _name(number))
 
     def _numbers(self) -> list[int]:
         try:
@@ -204,22 +203,15 @@ def _name(number: int) -> str:
     return f"{number:08d}"
 
 
-def _order(checkpoint: Checkpoint) -> str:
-    return checkpoint.folder.name
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (Path(place, name) for name in names)
-
-
-def _refuse_others(folder: Path) -> None:
-    """Raise OSError where something below a folder is neither a file nor a folder of its own."""
+def _files(folder: Path) -> list[Path]:
+    """All files in a folder; raises OSError where something below is neither a file nor a folder of its own."""
+    found = []
     for place, folders, names in os.walk(folder):
-        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
-        strange = [name for name in names if not os.path.isfile(os.path.join(place, name))]
-        for name in links + strange:
-            raise OSError(errno.ENOTSUP, "neither a file nor a folder of its own", os.path.join(place, name))
+        files, links = [Path(place, name) for name in names], [Path(place, name) for name in folders]
+        for path in (*filter(Path.is_symlink, links), *(path for path in files if not path.is_file())):
+            raise OSError(errno.ENOTSUP, "neither a file nor a folder of its own", str(path))
+        found += files
+    return found
 
 
 def _digests(folder: Path) -> dict[str, tuple[int, str]]:

@@ -38,21 +38,17 @@ class Grant:
     Attributes
     ----------
     job, epoch : whose lease it is: the job's UUID, and the number of its start.
-    serial : counts the times that the scheduler wrote this epoch's file: a larger one renews the lease.
     ends : whether the lease ends: the trainer is to checkpoint at its next step boundary and to exit.
     reason : why it ends, for people.
     grace_seconds : what the trainer has for its checkpoint after it ends, before it is killed.
-    seconds : how long after reading it the trainer may count on the lease without a renewal; None: until told.
     gpus, accelerator : what the job runs on.
     """
 
     job: str
     epoch: int
-    serial: int = 0
     ends: bool = False
     reason: str = ""
     grace_seconds: float = 30.0
-    seconds: float | None = None
     gpus: int = 1
     accelerator: str = ""
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,8 +57,6 @@ class Lease:
         self._in_step = self._started = self._ended = self._finished = False
         self._trained_steps, self._trained_seconds = 0, 0.0
         self._clock = self._next_report = time.monotonic()
-        self._agreement: Agreement | None = None
-        self._agreement_is_known = False
         self._rank: int | None = None
         self._report = Report(self.job, self.epoch)
         if self.active:
@@ -223,7 +222,7 @@ class Lease:
             self.step()
         began = time.monotonic() if began is None else began
         try:
-            self._write(save, self._agree() if every_rank else None)
+            self._write(save, self._agreement if every_rank else None)
         except CheckpointError as error:
             self._say(message=str(error))
             raise
@@ -285,9 +284,8 @@ class Lease:
 
     def _boundary(self, now: float, *, step: bool) -> bool:
         sees_end = self._watch.look(now)
-        agreement = self._agree()
-        if agreement is not None:
-            sees_end = agreement.at_boundary(sees_end, now, step=step)
+        if self._agreement is not None:
+            sees_end = self._agreement.at_boundary(sees_end, now, step=step)
         if sees_end and not self._ended:
             self._ended = True
             self._say(state="ending", message=self._watch.reason)
@@ -307,13 +305,11 @@ class Lease:
         )
         return self._report
 
-    def _agree(self) -> Agreement | None:
-        if not self._agreement_is_known:
-            self._agreement = find_agreement(self._folder, self.epoch, self._environment)
-            # It stays when torch.distributed is taken down before the process ends.
-            self._rank = self.rank
-            self._agreement_is_known = True
-        return self._agreement
+    @cached_property
+    def _agreement(self) -> Agreement | None:
+        # It stays when torch.distributed is taken down before the process ends.
+        self._rank = self.rank
+        return find_agreement(self._folder, self.epoch, self._environment)
 
     def _reaches_total(self) -> bool:
         if self.total_steps is not None and self.steps >= self.total_steps and not self._finished:

@@ -32,13 +32,11 @@ class LeaseWatch:
     def __init__(self, folder: Path, job: str, epoch: int) -> None:
         self.job = job
         self.epoch = epoch
-        self.grant: Grant | None = None
         self.ends = False
         self.reason = ""
         self._path = folder / LEASE_FILE
         self._looked: tuple[int, int, int] | None = None
         self._next_look = self._next_read = float("-inf")
-        self._expires = float("inf")
         self._process = os.getpid()
         self._before: Callable[[int, FrameType | None], Any] | int | None = None
         self._listens = threading.current_thread() is threading.main_thread()
@@ -77,8 +75,6 @@ class LeaseWatch:
         if looked != self._looked or now >= self._next_read:
             self._looked, self._next_read = looked, now + READ_SECONDS
             self._read(now)
-        if now > self._expires:
-            self._end("the lease was not renewed in time")
 
     def _read(self, now: float) -> None:
         grant = read_file(self._path, Grant)
@@ -87,9 +83,6 @@ class LeaseWatch:
         if grant.epoch > self.epoch:
             self._looked, self._next_look = None, now
             raise StaleLeaseError(f"the lease of job {self.job} is of epoch {grant.epoch}; epoch {self.epoch} stops")
-        if self.grant is None or grant.serial != self.grant.serial or grant.seconds != self.grant.seconds:
-            self._expires = float("inf") if grant.seconds is None else now + grant.seconds
-        self.grant = grant
         if grant.ends:
             self._end(grant.reason)
 

@@ -63,12 +63,13 @@ class DecisionCore:
     active : (n,) ids of the active jobs, ascending.
     next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call, and from policies that have none.
-    keeps_service : whether a view that the policy needs is kept by what trains; the world then tells it.
-    more_arrivals : whether the world still expects arrivals; it may know better than True.
+    keeps_service : whether the policy needs a view that grows with training time (`View.adds`), which the world then
+        reports.
+    more_arrivals : whether the world still expects arrivals; True where it does not know.
     period_seconds : the policy is asked at the latest after so many seconds.
-    restart_seconds : what it takes a gang to start at most, as the world says.
-    slot_seconds : how long the world waits from decision to decision at least.
-    decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
+    restart_seconds : the longest start of a gang in this world.
+    slot_seconds : least time between two decisions in this world.
+    decisions : how many decisions were due since the first arrival, those without an active job included.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
     """
 
@@ -117,7 +118,7 @@ class DecisionCore:
 
     def _equip(self, gpus: tuple[int, ...] | None) -> None:
         """Be ready for these GPUs (ids, ascending); None: all."""
-        # Their ids, where placement numbers those that there are from 0.
+        # Placement numbers the GPUs that are there from 0; these are their ids.
         self._gpus, cluster, settings = gpus, self._whole, self.settings
         if gpus is not None:
             first = [*cluster.first_gpu.tolist(), cluster.total_gpus]
@@ -129,7 +130,7 @@ class DecisionCore:
         placement = _placement(self.policy, cluster, self.jobs, "off" if self.ideal else settings.placement)
         self._placement = placement
         self._room = placement.room if isinstance(placement, Placement | FractionPlacement) else None
-        # A round is written down with all its GPUs; of a step that may be short only what changes.
+        # Rounds are recorded with the GPUs of all rows; steps between events, many of them short, with changes only.
         self._by_changes = None if isinstance(placement, RoundPlacement | None) else placement
 
     def arrive(self, jobs: ArrayLike) -> None:
@@ -138,7 +139,8 @@ class DecisionCore:
         if len(ids):
             self._executor.arrived(ids)
             active = np.concatenate([self.active, ids])
-            active.sort()
+            if len(ids) > 1 or (active[-2:-1] > ids).any():
+                active.sort()
             self.active = active
             self.tell(Trigger.ARRIVAL)
 
@@ -160,9 +162,12 @@ class DecisionCore:
             self._left += jobs
         else:
             self._running = rows
-        stays = np.ones(len(self.active), dtype=np.bool_)
-        stays[at] = False
-        self.active = self.active[stays]
+        if len(at) == 1:  # mostly; a mask of a long line takes longer than two slices of it
+            self.active = np.concatenate((self.active[: at[0]], self.active[at[0] + 1 :]))
+        else:
+            stays = np.ones(len(self.active), dtype=np.bool_)
+            stays[at] = False
+            self.active = self.active[stays]
 
     def tell(self, trigger: Trigger) -> None:
         """Something happened; the policy is asked about it if it chose this trigger."""
@@ -196,7 +201,7 @@ class DecisionCore:
         return min(due, self._asked_at + self.period_seconds) if due < np.inf else due
 
     def record_rounds(self, rounds: int) -> None:
-        """So many further rounds went exactly like the last one; their time is entered elsewhere."""
+        """So many more rounds repeated the last one; what they add has been added to `sums`."""
         self._rounds += rounds
 
     def measured_together(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
@@ -296,7 +301,7 @@ class DecisionCore:
         change, assignment = None, step.assignment
         if last is not None and last[0] is step:
             same = last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected)
-            # the first decision of a step tells of its starts, which are not to be paid for again
+            # only the first decision of a step has starts in its transition: a repetition does not pay for them again
             if same and last[1].before is last[1].assignment:
                 return last[1]
             gpus, assignment = last[1].gpus, last[1].assignment

@@ -5,7 +5,6 @@ Each is a function of what jobs can do alone and in pairs (`throughputs.PackedCo
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.conversion import NotNegative, NotNegativeWhole
 from allocator.policies.base.packed import pair_rates
+from allocator.policies.orders.fifo import first_in_line
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -113,16 +113,9 @@ def fifo_packed(columns: PackedColumns, capacity: Whole, *, least_gain: float = 
 
     Source: Narayanan et al., OSDI 2020, section 6 (baseline), public artifact.
     """
-    by_name = np.array(sorted(range(len(capacity)), key=columns.accelerators.__getitem__))
-    rates, sizes, free = columns.rates, columns.scale_factors, capacity.copy()
-    line = deque(np.flatnonzero(((rates > 0) & (sizes[:, None] <= capacity)).any(axis=1)).tolist())
-    type_of: dict[int, int] = {}
-    while line and len(room := by_name[free[by_name] >= sizes[line[0]]]):
-        job = line.popleft()
-        best = int(room[np.argmax(rates[job, room])])
-        if rates[job, best] > 0:
-            type_of[job] = best
-            free[best] -= sizes[job]
+    sizes = columns.scale_factors
+    rates = np.where(sizes[:, None] <= capacity, columns.rates, 0.0)
+    type_of, line = first_in_line(rates, sizes, capacity, columns.accelerators)
     alone, pairs = list(type_of), []
     for job in line:
         mates = [mate for mate in alone if sizes[mate] == sizes[job]]

@@ -61,9 +61,9 @@ class Assignment:
     _shares_gpus: ClassVar[bool | None] = None
     _busy_gpus: ClassVar[float | None] = None
     _used: ClassVar[NDArray[Any] | None] = None
-    # Of positions: the ids of which they are positions, and the rows that have these ids.
+    # Of rows whose jobs are positions: the ids behind these positions, and the same rows by id.
     _named: ClassVar[tuple[_Ids, Assignment] | None] = None
-    # The rows that stand first, and those of other jobs that follow them.
+    # Of rows that `followed_by` joined: the two parts.
     _parts: ClassVar[tuple[Assignment, Assignment] | None] = None
 
     @classmethod
@@ -158,7 +158,7 @@ class Assignment:
         else:
             both = self._joined(rows)
         both.__dict__["_parts"] = self, rows
-        # Nobody looks further back, and what is further back need not be kept.
+        # Only the last join is asked for; without the parts of earlier ones these can be freed.
         self.__dict__.pop("_parts", None)
         return both
 
@@ -314,7 +314,8 @@ def _distinct(ids: _Ids) -> bool:
         return min(listed) >= 0 and len(set(listed)) == len(listed)
     if ids[ids.argmin()] < 0:
         return False
-    # Of those that are the same only the last is found where it was put. What is not written is not read.
+    # Scatter the row numbers by id and gather them again: of equal ids only the last row finds its own number. Entries
+    # of `put` that are not written are not read.
     numbers, put = np.arange(len(ids)), np.empty(ids[ids.argmax()] + 1, dtype=np.int64)
     put[ids] = numbers
     return bool(np.count_nonzero(put[ids] == numbers) == len(ids))

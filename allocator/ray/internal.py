@@ -100,21 +100,10 @@ def _ours() -> type[Any]:
                 return getattr(super(), answer)(requester_id, *others, **more)
             return share if answer == _ANSWERS[0] else list(share.values())
 
-        def expect(self, requester_id: str, **told: Any) -> None:
+        def ask(self, what: str, *told: Any, **more: Any) -> Any:
+            """A question to the trainers, or news of one."""
             with self._guard:
-                self._trainers.expect(requester_id, **told)
-
-        def report(self, requester_id: str, workers: int, work: float) -> None:
-            with self._guard:
-                self._trainers.report(requester_id, workers, work)
-
-        def kind(self, requester_id: str) -> str:
-            with self._guard:
-                return self._trainers.kind(requester_id)
-
-        def status(self) -> list[dict[str, Any]]:
-            with self._guard:
-                return self._trainers.status()
+                return getattr(self._trainers, what)(*told, **more)
 
         def policy(self) -> str:
             return self._trainers.policy.name
@@ -168,7 +157,7 @@ class Coordinator:
         """The elastic trainers: id, workers, fewest and most, work done, and speed by type and workers."""
         import ray
 
-        told: list[dict[str, Any]] = ray.get(self._actor.status.remote())
+        told: list[dict[str, Any]] = ray.get(self._actor.ask.remote("status"))
         return told
 
     def stop(self) -> None:
@@ -206,10 +195,10 @@ def callbacks(
             self._name = f"train-{train_run_context.run_id}"
             label = train_run_context.run_config.name or ""
             told = {"fewest": fewest, "most": most, "total": total, "within": within, "label": label}
-            ray.get(actor().expect.remote(self._name, **told))
+            ray.get(actor().ask.remote("expect", self._name, **told))
 
         def on_controller_start_worker_group(self, *, scaling_config: Any, **_: Any) -> dict[str, str] | None:
-            kind = "" if scaling_config.label_selector else ray.get(actor().kind.remote(self._name))
+            kind = "" if scaling_config.label_selector else ray.get(actor().ask.remote("kind", self._name))
             return {_TYPE: kind} if kind else None
 
     class Reports(UserCallback):
@@ -220,6 +209,6 @@ def callbacks(
         def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
             del checkpoint
             self.done = float(metrics[0][work]) if work else self.done + (len(metrics) if per_worker else 1)
-            actor().report.remote(f"train-{run_context.run_id}", len(metrics), self.done)
+            actor().ask.remote("report", f"train-{run_context.run_id}", len(metrics), self.done)
 
     return [Begins(), Reports()]

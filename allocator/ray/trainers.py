@@ -134,8 +134,7 @@ class Trainers:
         self._world: World | None = None
         self._last: Verdict | None = None
         self._numbers = count()
-        self._left: list[str] = []
-        self._arrived: list[Job] = []
+        self._came_or_left = False
         self._measured: dict[str, Ways] = {}
         policy.prepare()
 
@@ -164,7 +163,6 @@ class Trainers:
         self._expected[name] = told
         known = self._trainers.pop(name, None)
         if known is not None:
-            self._left.append(name)
             self.ask(name, [known.worker] * known.most, known.selectors, known.until)
 
     def ask(self, name: str, bundles: Sequence[Mapping[str, float]], selectors: Sequence[Any], until: float) -> None:
@@ -187,7 +185,7 @@ class Trainers:
         job.submitted_at = now
         label = str(told.get("label", ""))
         self._trainers[name] = Trainer(job, worker, selectors, int(units), fewest, most, until, label)
-        self._arrived.append(job)
+        self._came_or_left = True
         self.decide()
 
     def _room(self, kind: str) -> int:
@@ -196,7 +194,7 @@ class Trainers:
     def leave(self, name: str) -> None:
         """A trainer is through."""
         if self._trainers.pop(name, None) is not None:
-            self._left.append(name)
+            self._came_or_left = True
             self.decide()
 
     def report(self, name: str, workers: int, work: float) -> None:
@@ -225,24 +223,23 @@ class Trainers:
         now = self._clock()
         for name in [name for name, trainer in self._trainers.items() if trainer.until < now]:
             del self._trainers[name]
-            self._left.append(name)
+            self._came_or_left = True
         jobs = {name: trainer.job for name, trainer in self._trainers.items()}
         last, fresh = self._last, self._world is None
-        happened = bool(self._arrived or self._left or self._measured)
+        happened = self._came_or_left or bool(self._measured)
         due = fresh or last is None or now >= last.end or (happened and last.interruptible)
         # whoever waits is not kept waiting for a round to end
-        due |= any(not trainer.share.pool for trainer in self._trainers.values()) and bool(self._arrived or self._left)
-        if not due or not (jobs or self._left) or not self._nodes:
+        due |= any(not trainer.share.pool for trainer in self._trainers.values()) and self._came_or_left
+        if not due or not (jobs or self._came_or_left) or not self._nodes:
             return
         if self._world is None:
             self._world = World(Hardware(self._nodes), self.policy, self._settings)
             self._world.knowledge = _Curves(self._world.cluster.accelerators, self._trainers)
-            self._arrived, last = list(jobs.values()), None
+            last = None
         seconds = None if last is None else dict.fromkeys(last.wanted, now - last.clock)
         steps = {name: job.steps for name, job in jobs.items()}
-        arrived = [job for job in self._arrived if jobs.get(job.uuid) is job]
-        news = News(now, arrived, self._left, steps, self._measured, seconds)
-        self._arrived, self._left, self._measured = [], [], {}
+        news = News(now, jobs, steps, self._measured, seconds)
+        self._came_or_left, self._measured = False, {}
         self._last = self._world.decide(news)
         for name, trainer in self._trainers.items():
             wanted = self._last.wanted.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from allocator.runtime.records.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
 
-_KILL_AGAIN = 5.0
-"""Seconds after which a job that was killed and is still there is killed again."""
+_AGAIN = {"stop": inf, "kill": 5.0}
+"""Seconds after which an order that has worked is given again; any other at once. Programs are asked to end once."""
 
 _ORDER_AGAIN = 1.0
 """Seconds after which an order that went wrong is given again."""
@@ -59,8 +60,6 @@ class Dispatch:
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self.troubles: dict[str, str] = {}
         self._not_before: dict[tuple[str, int, str], float] = {}
-        self._killed: dict[tuple[str, int], float] = {}
-        self._serial = 0
 
     def starting(self, job: Job) -> bool:
         """Whether the order to start a job is under way."""
@@ -105,7 +104,7 @@ class Dispatch:
                 self._refused(job, Seen(order.job, order.epoch, "ended", code, reason=str(error)), later)
         else:
             if job.state == STOPPING and job.epoch == order.epoch:
-                self._write(job)
+                self._write_end(job)
 
     async def _raise(self, job: Job, order: StartOrder) -> None:
         """The lease of a start is the one of its job."""
@@ -124,33 +123,28 @@ class Dispatch:
         """A job that was told to end and runs on: SIGTERM, after a while SIGKILL."""
         watch, settings = self._watching.of(job), self._settings
         watch.asked_at = now if watch.asked_at is None else watch.asked_at
-        if watch.serial < 0 and not self.starting(job):
-            self._write(job)
+        if not watch.ends:
+            self.end_lease(job)
         patience = settings.notice_seconds if watch.report is not None else 0.0
         # nobody outlives its time limit
         left = job.time_limit - job.run_seconds if job.then == TIMED_OUT else settings.grace_seconds
         grace = max(min(left, settings.grace_seconds), 0.0)
         if now >= watch.asked_at + grace:
-            if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
-                watch.killed_at = now
-                self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
-        elif now >= watch.asked_at + min(patience, grace) and (watch.termed_at is None or self._failed(job, "stop")):
-            watch.termed_at = now
+            self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
+        elif now >= watch.asked_at + min(patience, grace):
             self._task(job.uuid, job.epoch, "stop", lambda: self._adapter.stop(job.uuid, job.epoch))
 
-    def _failed(self, job: Job, what: str) -> bool:
-        """Whether the last order of a kind went wrong."""
-        return (job.uuid, job.epoch, what) in self._not_before
+    def killed(self, job: Job) -> bool:
+        """Whether it was ordered to kill a job."""
+        return (job.uuid, job.epoch, "kill") in self._not_before
 
     def clear(self, one: Seen) -> None:
         """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
-        start, now = (one.job, one.epoch), self._clock()
         if one.phase == "ended":
-            self._killed.pop(start, None)
-            self.forget(*start)
-        elif now >= self._killed.get(start, now - _KILL_AGAIN) + _KILL_AGAIN or (*start, "kill") in self._not_before:
-            self._killed[start] = now
-            self._task(*start, "kill", lambda: self._adapter.kill(*start))
+            self._not_before.pop((one.job, one.epoch, "kill"), None)
+            self.forget(one.job, one.epoch)
+        else:
+            self._task(one.job, one.epoch, "kill", lambda: self._adapter.kill(one.job, one.epoch))
 
     def ended(self, job: Job) -> None:
         """A start of a job has ended: what went wrong with its orders no longer matters."""
@@ -162,19 +156,17 @@ class Dispatch:
         """A job is through."""
         self._task(uuid, epoch, "forget", lambda: self._adapter.forget(uuid))
 
-    def lease(self, job: Job, serial: int) -> None:
-        """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
-        self._serial = serial
-        self._watching.of(job).serial = -1
+    def end_lease(self, job: Job) -> None:
+        """Tell the trainer of a job that stops that its lease ends; of one that is being started, once that is done."""
         if not self.starting(job):
-            self._write(job)
+            self._write_end(job)
 
     def _grant(self, job: Job) -> Grant:
         ends = job.state == STOPPING
         why, grace = job.reason if ends else "", self._settings.grace_seconds
-        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.placed.pool)
+        return Grant(job.uuid, job.epoch, ends, why, grace, job.held_gpus, job.placed.pool)
 
-    def _write(self, job: Job) -> None:
+    def _write_end(self, job: Job) -> None:
         path = self._watching.folder(job) / LEASE_FILE
         try:
             write_file(path, self._grant(job))
@@ -182,7 +174,7 @@ class Dispatch:
             self.troubles[job.uuid] = f"{path}: {error.strerror}"
         else:
             self.troubles.pop(job.uuid, None)
-            self._watching.of(job).serial = self._serial
+            self._watching.of(job).ends = True
 
     def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key, now = (uuid, epoch, what), self._clock()
@@ -198,6 +190,8 @@ class Dispatch:
             else:
                 self.troubles.pop(uuid, None)
                 self._not_before.pop(key, None)
+                if what in _AGAIN:
+                    self._not_before[key] = self._clock() + _AGAIN[what]
                 self._wake()
             finally:
                 self.tasks.pop(key, None)

@@ -136,8 +136,8 @@ def _number(match: re.Match[str]) -> float | None:
 
 _LOOK_SECONDS = 0.02
 _LEAST_STEPS = 2.0
-_NOTICE_SECONDS, _GRACE_SECONDS = 5.0, 10.0
-"""What a program has that was told to end: after the first it is sent SIGTERM, after the second it is killed."""
+_GRACE_SECONDS = 10.0
+"""What a program has that was told to end before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -259,15 +259,14 @@ def _told(run: _Run, what: str) -> str:
 
 
 async def _end(adapter: Adapter, run: _Run) -> None:
-    """End a program: by its lease, if it knows of it, then by signals."""
+    """End a program by SIGTERM, which ends a lease as well, and kill it where that takes too long."""
     job, epoch = run.order.job, run.order.epoch
-    now = time.monotonic()
-    presses = [(now + _NOTICE_SECONDS * run.count.reports, adapter.stop), (now + _GRACE_SECONDS, adapter.kill)]
-    write_file(run.order.folder / LEASE_FILE, Grant(job, epoch, serial=1, ends=True, reason="it was measured"))
+    until = time.monotonic() + _GRACE_SECONDS
     try:
+        await adapter.stop(job, epoch)
         while any(one.job == job and one.phase != "ended" for one in await adapter.observe()):
-            if presses and time.monotonic() >= presses[0][0]:
-                await presses.pop(0)[1](job, epoch)
+            if time.monotonic() >= until:
+                await adapter.kill(job, epoch)
             await asyncio.sleep(_LOOK_SECONDS)
         await adapter.forget(job)
     except AdapterError as error:

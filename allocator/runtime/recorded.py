@@ -47,7 +47,6 @@ class Lease:
         seconds on the clock of the service.
     start : when it held them. told : when it was told to end, None: it never was. finish : when it had ended.
     steps : that were kept.
-    partner : number of the job that shared its GPUs when it began, -1 for none.
     """
 
     job: int
@@ -58,7 +57,6 @@ class Lease:
     told: float | None = None
     finish: float = 0.0
     steps: float = 0.0
-    partner: int = -1
 
     def end(self, clock: float, steps: float) -> Lease:
         """It has ended, and its job has kept so many steps."""
@@ -161,11 +159,7 @@ class RecordedRun:
         # a decision that was made for later, and holds early, does not count
         decided = next((clock for clock in reversed(self._decided) if clock <= event.clock), 0.0)
         due = max(decided, job.submitted_at, *(self._freed.get(gpu, 0.0) for gpu in job.placed.gpus))
-        lease = Lease(job.id, job.placed, min(due, event.clock), event.clock, job.steps)
-        for other in self._open.values():
-            if other.placed.gpus == job.placed.gpus:
-                lease.partner, other.partner = other.job, job.id
-        self._open[job.uuid] = lease
+        self._open[job.uuid] = Lease(job.id, job.placed, min(due, event.clock), event.clock, job.steps)
 
     def _stopping(self, job: Job, event: Event) -> None:
         lease = self._open.get(job.uuid)
@@ -259,7 +253,7 @@ class RecordedRun:
 
     def _lost(self, lease: Lease) -> float | None:
         rate = self._rates_of(self.book.by_id[lease.job]).get(lease.placed.way)
-        if rate is None or lease.steps <= 0 or lease.partner >= 0:
+        if rate is None or lease.steps <= 0:
             return None
         end = lease.finish if lease.told is None else lease.told
         return max(end - lease.due - lease.steps / rate, 0.0)
@@ -276,19 +270,19 @@ class RecordedRun:
         jobs.completion_time = np.where(outcome == COMPLETED, through, np.nan)
         jobs.steps_done = np.array([min(job.steps, _steps(job)) for job in by_id])
         types = self.cluster.accelerators
-
-        def rows(ended: slice) -> Assignment:
-            told = [(one.job, types.index(one.placed.pool), one.placed.way[1], one.partner) for one in leases[ended]]
-            return Assignment.of(*map(list, zip(*told, strict=True))) if told else Assignment.none()
-
+        rows = Assignment.of(
+            [lease.job for lease in leases],
+            [types.index(lease.placed.pool) for lease in leases],
+            [len(lease.placed.gpus) for lease in leases],
+        )
         outcomes = lease_outcomes(
-            rows,
+            rows.take,
             np.array([job.submitted_at - self.since for job in by_id]),
             through[~np.isnan(through)],
             np.array([lease.start - self.since for lease in leases]),
             np.array([lease.finish - self.since for lease in leases]),
             np.array([lease.steps for lease in leases]),
-            np.array([lease.placed.way[1] * (0.5 if lease.partner >= 0 else 1.0) for lease in leases]),
+            rows.gpus.astype(np.float64),
             [self.hardware.numbers(lease.placed) or () for lease in leases],
         )
         # of nodes that were up and not drained, and those that jobs still had on drained ones

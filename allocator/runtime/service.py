@@ -157,7 +157,6 @@ class Service:
         """
         deciding = self._deciding(make_world)
         deciding.check()
-        deciding.serial = self.deciding.serial + 1
         deciding.take_up(self.book)
         self.record([Event("policy", data={"name": deciding.policy.name, "settings": dict(settings or {})})])
         self.deciding.abandon()
@@ -250,7 +249,7 @@ class Service:
             self.deciding.started(job)
             self.dispatch.start(job)
         elif kind == "stopping":
-            self.dispatch.lease(job, self.deciding.serial)
+            self.dispatch.end_lease(job)
         elif kind == "resized":
             self.deciding.resized()
         elif kind == "ended":
@@ -310,7 +309,7 @@ class Service:
         self.lingering = {}
         for job in self.book.holding.values():
             one, watch = seen.get(job.uuid), self.watching.of(job)
-            killed, reason = watch.killed_at is not None, ""
+            killed, reason = self.dispatch.killed(job), ""
             # one that was asked to end has its time for that
             if one is not None and (one.epoch, one.phase) == (job.epoch, "running"):
                 reason = (one.reason or "it was killed and has not ended" * killed) * (killed or job.state != STOPPING)
@@ -473,9 +472,6 @@ class Service:
         # nobody knows which GPUs those have that are not in the book
         if not self._strays:
             self._start(starts, targets)
-        for job in self.book.holding.values():
-            if job.state == RUNNING and self.watching.of(job).serial != self.deciding.serial:
-                self.dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
         """Whether a job has just failed, or was lost: it is not started again at once."""

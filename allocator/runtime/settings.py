@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, Said, check_fields
+from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, check_fields
 from throughputs import InputError
 
 Seconds = Annotated[float, Range(above=True)]
@@ -38,41 +38,40 @@ class ServiceSettings:
         any number.
     log_bytes : of output that are kept of each job.
     max_jobs : that may wait or run at once; more are refused.
+
+    Options
+    -------
+    notice_seconds : --notice SECONDS
+        What a trainer that reads its lease has before it is sent SIGTERM; 10.
+    grace_seconds : --grace SECONDS
+        What a job has to save and end before it is killed; 30.
+    retries
+        Reruns of a job that ends with an error, where it does not say itself; 0.
+    max_fruitless
+        Leases in a row without a newly saved step after which a job is given up; 20.
+    hang_seconds : --hang SECONDS
+        A trainer that makes no step for so long has failed.
+    early_dispatch : --early-dispatch/--whole-rounds
+        Fill GPUs that fall idle before the round ends.
+    hook : COMMAND
+        A program that is told what happens, JSON lines on its standard input.
+    user_gpus : COUNT
+        GPUs that jobs of one user may ask for at a time; 0: any number.
     """
 
     poll_seconds: Seconds = 0.1
     nodes_seconds: Seconds = 5.0
     cluster_seconds: Seconds = 120.0
-    notice_seconds: Annotated[
-        NotNegative,
-        Said("--notice", "What a trainer that reads its lease has before it is sent SIGTERM; 10.", "SECONDS"),
-    ] = 10.0
-    grace_seconds: Annotated[
-        Seconds, Said("--grace", "What a job has to save and end before it is killed; 30.", "SECONDS")
-    ] = 30.0
-    retries: Annotated[
-        NotNegativeWhole,
-        Said("--retries", "Reruns of a job that ends with an error, where it does not say itself; 0."),
-    ] = 0
-    max_fruitless: Annotated[
-        AtLeastOne,
-        Said("--max-fruitless", "Leases in a row without a newly saved step after which a job is given up; 20."),
-    ] = 20
+    notice_seconds: NotNegative = 10.0
+    grace_seconds: Seconds = 30.0
+    retries: NotNegativeWhole = 0
+    max_fruitless: AtLeastOne = 20
     retry_seconds: Seconds = 0.5
     longest_retry_seconds: Seconds = 60.0
-    hang_seconds: Annotated[
-        Seconds | None, Said("--hang", "A trainer that makes no step for so long has failed.", "SECONDS")
-    ] = None
-    early_dispatch: Annotated[
-        bool, Said("--early-dispatch/--whole-rounds", "Fill GPUs that fall idle before the round ends.")
-    ] = True
-    hook: Annotated[
-        str | None, Said("--hook", "A program that is told what happens, JSON lines on its standard input.", "COMMAND")
-    ] = None
-    user_gpus: Annotated[
-        NotNegativeWhole,
-        Said("--user-gpus", "GPUs that jobs of one user may ask for at a time; 0: any number.", "COUNT"),
-    ] = 0
+    hang_seconds: Seconds | None = None
+    early_dispatch: bool = True
+    hook: str | None = None
+    user_gpus: NotNegativeWhole = 0
     least_measured_steps: float = 2.0
     least_measured_seconds: float = 0.5
     log_bytes: AtLeastOne = 16 << 20
@@ -103,23 +102,32 @@ class DoorSettings:
     token_file : made where it does not exist; None: the file ``token`` in the state folder.
     web_url : by which jobs and people reach it, if not as `web` says.
     web_api : whether requests that change something are answered.
+
+    Options
+    -------
+    web : HOST:PORT|unix:PATH
+        Serve a live page, metrics and requests there; a TCP address needs TLS.
+    tls_cert : FILE
+        Certificate for --web, with its chain.
+    tls_key : FILE
+        Its private key.
+    tls_ca : FILE
+        What jobs check the certificate by; if omitted the certificate itself.
+    token_file : FILE
+        Token asked for over TCP; made if absent; if omitted DIR/token.
+    web_url : URL
+        By which jobs reach --web, if not as it says.
+    web_api : --web-api/--web-reads
+        Take jobs and other orders through --web, too.
     """
 
-    web: Annotated[
-        str,
-        Said("--web", "Serve a live page, metrics and requests there; a TCP address needs TLS.", "HOST:PORT|unix:PATH"),
-    ]
-    tls_cert: Annotated[Path | None, Said("--tls-cert", "Certificate for --web, with its chain.", "FILE")] = None
-    tls_key: Annotated[Path | None, Said("--tls-key", "Its private key.", "FILE")] = None
-    tls_ca: Annotated[
-        Path | None,
-        Said("--tls-ca", "What jobs check the certificate by; if omitted the certificate itself.", "FILE"),
-    ] = None
-    token_file: Annotated[
-        Path | None, Said("--token-file", "Token asked for over TCP; made if absent; if omitted DIR/token.", "FILE")
-    ] = None
-    web_url: Annotated[str | None, Said("--web-url", "By which jobs reach --web, if not as it says.", "URL")] = None
-    web_api: Annotated[bool, Said("--web-api/--web-reads", "Take jobs and other orders through --web, too.")] = False
+    web: str
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    token_file: Path | None = None
+    web_url: str | None = None
+    web_api: bool = False
 
 
 # ----------------------------------------------------------------------------------------------------------------------

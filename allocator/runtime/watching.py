@@ -166,9 +166,9 @@ class Watch:
     epoch : of the start.
     report : the last, None before the first. stamp : of its file: which it is, when it was written, and its size.
     changed_at : when steps or state last changed, seconds on the clock.
-    asked_at, termed_at, killed_at : when the job was told to end, was sent SIGTERM, was killed; None: not yet.
+    asked_at : when the job was told to end; None: not yet.
     trained : steps and seconds up to the last measurement.
-    serial : of its lease as it was last written; -1: not yet.
+    ends : whether its lease says that it ends.
     told : the last progress that was posted; None: none was.
     well_at : when nothing spoke against its end for the last time, or at the first look; None: before that.
     """
@@ -178,10 +178,8 @@ class Watch:
     report: Report | None = None
     stamp: tuple[int, int, int] = (0, 0, 0)
     asked_at: float | None = None
-    termed_at: float | None = None
-    killed_at: float | None = None
     trained: tuple[float, float] = (0.0, 0.0)
-    serial: int = -1
+    ends: bool = False
     told: Told | None = None
     well_at: float | None = None
 

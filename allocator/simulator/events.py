@@ -119,7 +119,7 @@ class EventExecution:
         return self.seen_at(min(first, horizon))
 
     def _note_standstill(self, until: float, *, trouble: bool, starting: bool = False) -> None:
-        """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help.
+        """Nobody does a step up to `until` (seconds), planned or not; in `trouble` only another answer helps.
 
         Where jobs are still `starting` that began to before, they will run if they are let: that is no stall, however
         often the world looks meanwhile. A start counts when it begins, so that a policy that starts one job after the

@@ -120,7 +120,7 @@ class RoundExecution:
         self._table, self._truth = world.jobs, world.truth
         rules, self._hooks = world.running, world.hooks
         self._whole_steps = any(rule.whole_steps for rule in rules)
-        # A job is through when it has done so many times what it had left.
+        # A job is through when its steps times this reach what it had left.
         self._nearly = 1.0 if self._whole_steps else 1.0 + _STEP_TOLERANCE
         self._full_length = not any(rule.ends_round for rule in rules)
         self._lets_idle = any(rule.lets_idle for rule in rules)

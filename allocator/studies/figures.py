@@ -16,6 +16,7 @@ marked and has no mean: what happened to complete by then says little.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,47 +37,22 @@ SHADES = ("#440154", "#443983", "#31688e", "#21918c", "#2fa56b")
 """Settings and whatever else is no policy, dark to light: their order can be seen with any kind of colour vision."""
 
 # One for each colour of policies, so that colour-blind readers, and those without colours, have a second means.
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
+MARKERS = "os^DvPX<>h"
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.2)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 
 # The first variant of a policy has its colour, the next is darker, then lighter: parts of black (< 0) or of white.
 _VARIANTS = (0.0, -0.45, 0.5, -0.7, 0.7)
-_VARIANT_MARKERS = ("*", "p", "8", "H")
-INK, FAINT = "#333333", "#E4E4E4"
+_VARIANT_MARKERS = "*p8H"
+INK = "#333333"
 
 _POLICIES = {label: policy for policy, label in preset("shockwave").comparison.labels.items()}
 
 
 def use_style() -> None:
     """Set matplotlib's defaults for this process: quiet axes, small pictures."""
-    import matplotlib
+    from matplotlib import style
 
-    matplotlib.rcParams.update(
-        {
-            # outlines of letters that journals take
-            "pdf.fonttype": 42,
-            "figure.dpi": 90,
-            "savefig.dpi": 90,
-            "figure.facecolor": "white",
-            "figure.constrained_layout.use": True,
-            "font.size": 9.5,
-            "text.color": INK,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": "#AAAAAA",
-            "axes.titlesize": 10.5,
-            "axes.titlelocation": "left",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": FAINT,
-            "grid.linewidth": 0.7,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "lines.linewidth": 1.8,
-            "lines.markersize": 4.5,
-        }
-    )
+    style.use(Path(__file__).with_name("paper.mplstyle"))
 
 
 def panels(
@@ -182,19 +158,13 @@ def name_lines(axes: Axes, ends: Sequence[LineEnd]) -> None:
 
 def apart(heights: Sequence[float], gap: float) -> list[float]:
     """The same heights, moved as little as needed for neighbours to be `gap` apart, in the same order."""
-    order = np.argsort(heights, kind="stable")
-    raised = np.asarray(heights, dtype=np.float64)[order] - gap * np.arange(len(heights))
-    # Least squares under an order is isotonic regression: neighbours that would cross are pooled at their mean.
-    pools: list[list[float]] = []
-    for figure in raised:
-        pools.append([float(figure), 1])
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            mean, count = pools.pop()
-            total = pools[-1][1] + count
-            pools[-1] = [(pools[-1][0] * pools[-1][1] + mean * count) / total, total]
-    settled = np.concatenate([np.full(int(count), mean) for mean, count in pools]) if pools else np.empty(0)
+    from scipy.optimize import isotonic_regression
+
+    # Least squares under an order is isotonic regression.
+    order, steps = np.argsort(heights, kind="stable"), gap * np.arange(len(heights))
     placed = np.empty(len(heights))
-    placed[order] = settled + gap * np.arange(len(heights))
+    if len(heights):
+        placed[order] = isotonic_regression(np.asarray(heights, dtype=np.float64)[order] - steps).x + steps
     return [float(at) for at in placed]
 
 
@@ -493,11 +463,9 @@ def _crosses(axes: Axes, table: pd.DataFrame, x: str, y: str, widths: Mapping[st
     """Intervals through points, under limits that hold the points."""
     axes.set_xlim(axes.get_xlim())
     axes.set_ylim(axes.get_ylim())
-    for (_, row), colour in zip(table.iterrows(), colours, strict=True):
-        for column in (name for name in (x, y) if name in widths):
-            ends = row[column] + np.array([-1.0, 1.0]) * row[widths[column]]
-            across = [row[y if column == x else x]] * 2
-            axes.plot(*((ends, across) if column == x else (across, ends)), color=colour, linewidth=0.7, alpha=0.4)
+    how: dict[str, Any] = {"fmt": "none", "ecolor": colours, "elinewidth": 0.7, "alpha": 0.4}
+    how |= {f"{side}err": table[widths[column]] for side, column in (("x", x), ("y", y)) if column in widths}
+    axes.errorbar(table[x], table[y], **how)
 
 
 def key_beside(axes: Axes, table: pd.DataFrame, *, colour: str, marker: str, titles: Sequence[str] = ("", "")) -> None:

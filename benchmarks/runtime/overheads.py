@@ -28,6 +28,7 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import News, Verdict, World
 from allocator.runtime.door.client import whole_status
 from allocator.runtime.door.requests import Requests
+from allocator.runtime.records.journal import Event
 from allocator.runtime.service import Service
 from allocator.studies.study import Options, Row, Run, Study, cpu_seconds
 from allocator.studies.tables import Shown, duration
@@ -121,16 +122,19 @@ async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
         for _ in range(0, jobs, 1000):
             submit(service, 1000, "sleep", "3", total_steps=3)
         requests = Requests(service)
-        answers, decisions, late = [], [], []
+        answers, late = [], []
+        decisions: list[float] = []
         until = time.perf_counter() + seconds
-        serial = service.deciding.serial
+
+        def decided(event: Event) -> None:
+            if event.kind == "decision":
+                decisions.append(service.deciding.last_seconds)
+
+        service.listeners.append(decided)
         while time.perf_counter() < until:
             began = time.perf_counter()
             await asyncio.sleep(0.05)
             late.append(time.perf_counter() - began - 0.05)
-            if service.deciding.serial != serial:
-                serial = service.deciding.serial
-                decisions.append(service.deciding.last_seconds)
             if len(answers) < 10:
                 began = time.perf_counter()
                 whole_status(lambda what, **more: requests.answer({"do": what, **more}), active=True)
@@ -277,7 +281,7 @@ def _notice(lease: Lease, folder: Path) -> float:
     for batch in lease(range(10**6)):
         time.sleep(0.001)
         if batch == 100:
-            write_file(folder / LEASE_FILE, Grant("job", 1, serial=1, ends=True))
+            write_file(folder / LEASE_FILE, Grant("job", 1, ends=True))
             began = time.monotonic()
     return 1e6 * (time.monotonic() - began)
 

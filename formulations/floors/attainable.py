@@ -10,21 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.arguments import figures, instance
 from formulations.columns import ColumnProgram, MostFloors, solve_columns
-from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
-from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import Engines, Solve
+from formulations.packed.certificate import repaired
+from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
 from formulations.packed.reduction import reduce
-from formulations.packed.sparse_form import Explicit
-from formulations.reference.mixed_integer import Highs, MixedProgram
+from formulations.reference.mixed_integer import Highs, MixedProgram, RowBuilder
 from formulations.reference.stopping import StopRule
 from formulations.solving.solver import solve
 from throughputs import Configurations
-from throughputs.numerics import dot
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -108,7 +105,7 @@ def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: 
     Raises
     ------
     SolverError
-        No engine found whether all floors can be kept, or branch and bound did not finish.
+        HiGHS found no optimum, or did not finish branch and bound.
     """
     instance("keep_most_packed_floors", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
     columns, types = polytope.columns, polytope.capacity > 0
@@ -175,46 +172,56 @@ def _attainable_in_pairs(polytope: PackedPolytope, floors: Array) -> float:
     program, f = reduction.program, floors[reduction.first]
     if program is None:
         return 1.0
-    held, fractions = f > 0, [0.0]
-
-    def attempt(solve_goal: Solve) -> Judged[float]:
-        answer = solve_goal(Goal(slopes=f))
-        u = program.throughput(repaired(program, answer))
-        fractions.append(float((u[held] / f[held]).min()))
-        weights = np.where(held, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
-        most = dual_bound(program, weights, answer.time_multipliers, answer.prices).supply
-        proven = most < (1.0 - _UNMET) * dot(program.counts * weights, f)
-        best = max(fractions)
-        return Judged(best, 0.0 if best >= 1.0 - _UNMET or proven else 1.0 - best)
-
-    return Engines("auto", program, 0.0).ask(attempt)[0]
+    u = program.throughput(repaired(program, ClassPairs(program)(Goal(slopes=f))))
+    return float((u[f > 0] / f[f > 0]).min())
 
 
 def _largest_set_in_pairs(polytope: PackedPolytope, floors: Array, order: NDArray[np.intp]) -> Flags:
-    """By branch and bound over a switch for each floor; every job with a floor is a class of its own."""
-    from scipy.sparse import csr_array, hstack, vstack
+    """By branch and bound over a switch for each floor; every job with a floor is a class of its own.
 
+    Columns: times alone, times beside each group of jobs (see `formulations.packed.program`), switches.
+    """
     rank = np.empty(len(floors))
     rank[order] = np.arange(1, len(floors) + 1)
     reduction = reduce(polytope, np.where(floors > 0, rank, 0.0)[:, None])
     program = reduction.program
     assert program is not None
+    (K, M), n, g = program.rates.shape, program.counts, program.group
+    k, b, j = np.nonzero(program.useful[g])
+    shared = K * M + np.arange(len(k))
+    owner, type_ = np.append(np.repeat(np.arange(K), M), k), np.append(np.tile(np.arange(M), K), j)
+    times = np.arange(len(owner))
     f = floors[reduction.first]
-    statement = Explicit(program).statement(Goal(floors=f))
-    K, matrix = program.n_classes, statement.matrix
     held = np.flatnonzero(f > 0)
-    R, S = matrix.shape[0] - K, len(held)
-    switches = csr_array((f[held] / program.fastest[held], (np.arange(S), np.arange(S))), shape=(S, S))
-    blocks = [(matrix[:R], csr_array((R, S))), (matrix[R + held], switches)]
-    rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
-    upper = np.append(statement.row_upper[:R], np.zeros(S))
-    lower = np.append(statement.row_lower[:R], np.full(S, -np.inf))
-    is_switch = np.arange(rows.shape[1]) >= rows.shape[1] - S
-    mixed = MixedProgram.of(rows, is_switch.astype(float), (lower, upper), upper=1.0, whole=is_switch, maximise=True)
+    switches = len(times) + np.arange(len(held))
+    rows = RowBuilder(len(times) + len(held))
+    rows.add(K, [(owner, times, 1.0)], -np.inf, 1.0)
+    gpus = n[owner] * program.gangs[owner] * np.where(times < K * M, 1.0, 0.5)
+    rows.add(M, [(type_, times, gpus / program.capacity[type_])], -np.inf, 1.0)
+    # both sides of each pair of groups add up to the same
+    apart = np.flatnonzero(g[k] != b)
+    sides = np.sort(np.stack([g[k], b], axis=1)[apart], axis=1)
+    pairs, row = np.unique((sides[:, 0] * len(program.alone) + sides[:, 1]) * M + j[apart], return_inverse=True)
+    rows.add(len(pairs), [(row, shared[apart], np.where(g[k] < b, n[k], -n[k])[apart])], 0.0, 0.0)
+    # a single job has no more time inside its group than all others of it
+    inside = np.flatnonzero(g[k] == b)
+    single = inside[n[k[inside]] == 1]
+    row, at = np.nonzero((b[single][:, None] == b[inside]) & (j[single][:, None] == j[inside]))
+    others = np.where(inside[at] == single[row], 1.0, -n[k[inside[at]]])
+    rows.add(len(single), [(row, shared[inside[at]], others)], -np.inf, 0.0)
+    # a floor is kept where its switch is on
+    fraction = np.append(program.rates, program.together[g[k], b, j]) / program.fastest[owner]
+    needing = np.flatnonzero(f[owner] > 0)
+    kept = (np.searchsorted(held, owner[needing]), times[needing], -fraction[needing])
+    switched = (np.arange(len(held)), switches, (f / program.fastest)[held])
+    rows.add(len(held), [kept, switched], -np.inf, 0.0)
+    matrix, lower, upper = rows.collected
+    is_switch = np.arange(matrix.shape[1]) >= len(times)
+    mixed = MixedProgram.of(matrix, is_switch.astype(float), (lower, upper), upper=1.0, whole=is_switch, maximise=True)
     # a count within less than 1 of its bound is the largest
     answer = Highs(mixed).solve(StopRule(absolute_gap=0.99, seconds=np.inf))
     if answer.columns is None or not answer.proven:
         raise SolverError(f"floors to keep: HiGHS stopped with status {answer.note}")
-    kept = np.zeros(len(floors), dtype=bool)
-    kept[reduction.first[held]] = answer.columns[is_switch] > 0.5
-    return kept
+    kept_floors = np.zeros(len(floors), dtype=bool)
+    kept_floors[reduction.first[held]] = answer.columns[is_switch] > 0.5
+    return kept_floors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.arguments import figures, instance
 from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
-from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, relative_gap
 from formulations.floors.worth import SAME_RATIO, checked_floors, with_ratio
 from formulations.packed.certificate import with_absent_types
-from formulations.packed.engines import Engines, Solve
+from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.expansion import of_jobs
 from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.polytope import PackedPolytope
@@ -48,14 +47,14 @@ def maximise_packed_worth(
     gains : (N,) or by type (N, M), g, at least 0.
     floors : (N,) f in steps/s, attainable together (`formulations.floors.attainable`); none when omitted.
     unit : unit of the worth.
-    solver : "auto" or an engine of `formulations.packed.engines`.
+    solver : as in `formulations.packed.solve_packed`.
 
     Raises
     ------
     InputError
         A gain or floor is negative or not finite, or a job with a floor gains nothing anywhere.
     SolverError
-        No engine found an allocation that keeps the floors.
+        No allocation was found that keeps the floors.
     """
     started = perf_counter()
     instance("maximise_packed_worth", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
@@ -66,18 +65,16 @@ def maximise_packed_worth(
             "packed program", field="gains", found=g.tolist(), expected=f"shape {shapes[0]} or {shapes[1]}"
         )
     reduction, f = _reduced(polytope, floors, g)
-    program = reduction.program
-    if program is None:
+    if reduction.program is None:
         return no_jobs(polytope, reduction, unit=unit, seconds=0.0)
     g = g[reduction.first]
     at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
-    g = at_all[:, reduction.types]
-    search = _Search(program, f if f.any() else None, Engines(solver, program, tolerance))
-    proof, name = search.best(g)
+    goal = Goal(floors=f if f.any() else None, gains=at_all[:, reduction.types])
+    proof = solve_for_sum(ClassPairs(reduction.program, solver), goal)
     held, time, dual_prices = proof.proving
     prices = with_absent_types(polytope, reduction, at_all + held[:, None], time, dual_prices)
-    solution = search.solution(polytope, reduction, proof.point, name, (proof.objective, proof.bound), prices, held)
-    return replace(solution, unit=unit, seconds=perf_counter() - started)
+    found = _solution(polytope, reduction, proof.point, (proof.objective, proof.bound), prices, held, tolerance)
+    return replace(found, unit=unit, seconds=perf_counter() - started)
 
 
 def maximise_packed_ratio(
@@ -121,17 +118,16 @@ def maximise_packed_ratio(
         return replace(solution, unit=unit, seconds=perf_counter() - started)
     cost, ones = d[reduction.types], np.ones(program.rates.shape)
     least = dot(program.counts * f, _least_cost(program, cost))
-    search = _Search(program, f, Engines(solver, program, tolerance))
+    pairs = ClassPairs(program, solver)
 
-    def at(ratio: float) -> tuple[tuple[Proof, str], float, float]:
-        proof, name = search.best(ones, ratio * cost)
+    def at(ratio: float) -> tuple[Proof, float, float]:
+        proof = solve_for_sum(pairs, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
         attained = dot(program.counts, proof.throughput) / dot(cost, program.used(proof.point))
-        return (proof, name), attained, proof.bound
+        return proof, attained, proof.bound
 
     largest = largest_ratio(at, 0.0, least)
-    (best, name), (proof, _) = largest.best, largest.proof
-    held, time, dual_prices = proof.proving
-    spent = dot(cost, program.used(best.point))
+    held, time, dual_prices = largest.proof.proving
+    spent = dot(cost, program.used(largest.best.point))
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
     paid = np.add.reduce(dual_prices * program.capacity) + np.add.reduce(program.counts * held * f)
     if paid <= NEGLIGIBLE_SPENDING * largest.ratio * spent:
@@ -139,60 +135,39 @@ def maximise_packed_ratio(
         spent = least
     prices = with_absent_types(polytope, reduction, 1.0 + held, time, dual_prices, largest.proven_at * d) / spent
     ratio = largest.ratio, largest.bound
-    solution = search.solution(polytope, reduction, best.point, name, ratio, prices, held / spent)
-    return replace(solution, unit=unit, seconds=perf_counter() - started)
+    found = _solution(polytope, reduction, largest.best.point, ratio, prices, held / spent, tolerance)
+    return replace(found, unit=unit, seconds=perf_counter() - started)
 
 
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """Engines that go on from one goal to the next, all with the same floors (K,), None for none."""
-
-    program: PackedProgram
-    floors: Array | None
-    engines: Engines
-
-    def best(self, gains: Array, cost: Array | None = None) -> tuple[Proof, str]:
-        """The most ``sum_kj n_k g_kj u_kj - d.v``, and whose it is: the first that is proven, else the smallest gap."""
-        goal = Goal(floors=self.floors, gains=gains, gpu_cost=cost)
-
-        def answer(solve: Solve) -> Judged[Proof]:
-            proof = solve_for_sum(self.program, goal, solve)
-            return Judged(proof, proof.gap)
-
-        return self.engines.ask(answer)
-
-    def solution(
-        self,
-        polytope: PackedPolytope,
-        reduction: Reduction,
-        point: PackedPoint,
-        solver: str,
-        figures: tuple[float, float],
-        prices: Array,
-        multipliers: Array,
-    ) -> PackedSolution:
-        """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
-        shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
-        value, bound = figures
-        gap = relative_gap(value, bound) if value < bound else 0.0
-        return packed_solution(
-            polytope,
-            reduction,
-            shares,
-            pairs,
-            status="optimal" if gap <= self.engines.enough else "feasible",
-            objective=value,
-            bound=bound,
-            gap=gap,
-            efficiency_gap=np.nan,
-            prices=prices,
-            multipliers=multipliers,
-            unit="",
-            solver=solver,
-            seconds=0.0,
-            iterations=point.iterations,
-            attempts=tuple(self.engines.attempts),
-        )
+def _solution(
+    polytope: PackedPolytope,
+    reduction: Reduction,
+    point: PackedPoint,
+    figures: tuple[float, float],
+    prices: Array,
+    multipliers: Array,
+    tolerance: float,
+) -> PackedSolution:
+    """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
+    shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
+    value, bound = figures
+    gap = relative_gap(value, bound) if value < bound else 0.0
+    return packed_solution(
+        polytope,
+        reduction,
+        shares,
+        pairs,
+        status="optimal" if gap <= tolerance else "feasible",
+        objective=value,
+        bound=bound,
+        gap=gap,
+        efficiency_gap=np.nan,
+        prices=prices,
+        multipliers=multipliers,
+        unit="",
+        seconds=0.0,
+        iterations=point.iterations,
+    )
 
 
 def _least_cost(program: PackedProgram, cost: Array) -> Array:

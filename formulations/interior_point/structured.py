@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.interior_point.log_utilities import merged
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
 
 Array = NDArray[np.float64]
@@ -68,8 +67,7 @@ class _WithEngine(Method[Answer]):
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        whole = merged(self.polytope, objective.budgets)
-        return whole.expanded(solve_for_logs(whole.part, whole.budgets))
+        return solve_for_logs(self.polytope, objective.budgets)
 
 
 def solve_for_logs(polytope: Polytope, budgets: Array, precision: float = _PRECISION) -> Answer:

@@ -9,20 +9,20 @@ allocations that attain the level, one with the largest total normalised through
 
 with p_i the throughput of the job alone under the proportional share (its fastest rate should that be 0). It leaves no
 GPU idle that some job could use. Several allocations may give the same throughputs; which of them is returned is up to
-the engine, the same for the same jobs in whatever order.
+the solver, the same for the same jobs in whatever order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import proportional_throughput
-from formulations.packed.engines import Engines, Solve
+from formulations.core.solution import SolverError
+from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
@@ -47,51 +47,37 @@ class PackedChoice:
     efficiency_gap: float
 
 
-def choose(engines: Engines, objective: Objective, proof: Proof, solver: str) -> PackedChoice:
-    """The efficient optimum; the point of `proof` should no better one be found.
-
-    The engine `solver` goes on from its proof; the others are asked in turn until one finds a choice that is proven.
-    """
-    return objective.accept(_Choices(engines, proof, solver))
+def choose(pairs: ClassPairs, objective: Objective, proof: Proof) -> PackedChoice:
+    """The efficient optimum; the point of `proof` should no better one be found."""
+    return objective.accept(_Choices(pairs, proof))
 
 
 @dataclass(frozen=True, eq=False)
 class _Choices(Method[PackedChoice]):
-    engines: Engines
+    pairs: ClassPairs
     proof: Proof
-    solver: str
 
     def weighted_sum(self, objective: MaxSum) -> PackedChoice:
         # every throughput counts in a sum with positive gains
         return PackedChoice(self.proof.point, self.proof.gap if (objective.gains > 0).all() else np.nan)
 
     def level(self, objective: Threshold) -> PackedChoice:
-        program, proof = self.engines.program, self.proof
-        worth = _worth(program)
+        program, proof = self.pairs.program, self.proof
+        worth, level = _worth(program), objective.level(proof.throughput)
         best = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
-        names = sorted(self.engines.names, key=lambda name: name != self.solver)
-        for name, relaxation in product(names, _RELAXATIONS):
+        for relaxation in _RELAXATIONS:
             if best.efficiency_gap <= _PROVEN:
                 break
-            solve = self.engines.running(name)
-            chosen = _chosen(program, objective, objective.level(proof.throughput), relaxation, worth, solve)
-            if chosen is not None and chosen.efficiency_gap < best.efficiency_gap:
-                best = chosen
+            goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=worth)
+            try:
+                found = solve_for_sum(self.pairs, goal)
+            except SolverError:
+                continue
+            attained = objective.level(found.throughput)
+            loss = level - attained if objective.higher_level_is_better else attained - level
+            if loss <= _ACCEPTED_LOSS * abs(level) and found.gap < best.efficiency_gap:
+                best = PackedChoice(found.point, found.gap)
         return best
-
-
-def _chosen(
-    program: PackedProgram, objective: Threshold, level: float, relaxation: float, worth: Array, solve: Solve
-) -> PackedChoice | None:
-    """One attempt; None when the engine finds nothing that keeps the level."""
-    goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=worth)
-    try:
-        found = solve_for_sum(program, goal, solve)
-    except (RuntimeError, np.linalg.LinAlgError):
-        return None
-    attained = objective.level(found.throughput)
-    loss = level - attained if objective.higher_level_is_better else attained - level
-    return PackedChoice(found.point, found.gap) if loss <= _ACCEPTED_LOSS * abs(level) else None
 
 
 def _worth(program: PackedProgram) -> Array:

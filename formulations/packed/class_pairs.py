@@ -16,11 +16,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.core.solution import SolverError
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.reference.mixed_integer import TIGHT, Highs, MixedProgram
+from throughputs import InputError
+from throughputs.errors import one_of
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+
+NAME = "class_pairs"
+"""What users may write for ``solver=``, beside "auto"."""
 
 _LEAST_PROFIT = 1e-10
 """Profit of a column, relative to what it pays for, above which it is added."""
@@ -119,13 +125,20 @@ class Partnering:
 
 
 class ClassPairs:
-    """A model in HiGHS that grows by the pairs that pay.
+    """A model in HiGHS that grows by the pairs that pay, and goes on from one goal to the next.
 
     Rows: time (K, at most 1 per job), capacity (M, as a fraction), demands (K, in units of the fastest rate). Columns:
     the level, then alone class by class, then pairs as they are added.
+
+    Raises
+    ------
+    InputError
+        `solver` is neither "auto" nor "class_pairs".
     """
 
-    def __init__(self, program: PackedProgram) -> None:
+    def __init__(self, program: PackedProgram, solver: str = "auto") -> None:
+        if solver not in ("auto", NAME):
+            raise InputError("solver", found=solver, expected=one_of(solver, ("auto", NAME)))
         self.program = program
         self.partnering = Partnering(program)
         K, M = program.rates.shape
@@ -138,11 +151,14 @@ class ClassPairs:
         self._add(self._promising())
 
     def __call__(self, goal: Goal) -> PackedPoint:
-        """Solve for a goal; RuntimeError when HiGHS stops short of an optimum."""
+        """Solve for a goal; SolverError when HiGHS stops short of an optimum."""
         self._aim(goal)
         iterations = 0
         for _ in range(_MOST_ROUNDS):
-            columns, dual = self.model.solve().optimum
+            try:
+                columns, dual = self.model.solve().optimum
+            except RuntimeError as error:
+                raise SolverError(f"{NAME}: {error}") from error
             iterations += int(self.model.solver.getInfo().simplex_iteration_count)
             point = self._point(columns, dual, iterations)
             if not self._extend(point):

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from formulations.core.certificate import relative_gap
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.solution import SolverError
 from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import Solve
+from formulations.packed.class_pairs import NAME, ClassPairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
@@ -47,52 +48,53 @@ class Proof:
     excess: float = 0.0
 
 
-def solve_for(program: PackedProgram, objective: Objective, solve: Solve) -> Proof:
+def solve_for(pairs: ClassPairs, objective: Objective) -> Proof:
     """Feasible times for an objective over the classes (K,), their value, and a bound by weak duality.
 
     Multipliers and prices are in units of the objective.
     """
-    return objective.accept(_Solved(program, solve))
+    return objective.accept(_Solved(pairs))
 
 
 @dataclass(frozen=True, eq=False)
 class _Solved(Method[Proof]):
-    program: PackedProgram
-    solve: Solve
+    pairs: ClassPairs
 
     def weighted_sum(self, objective: MaxSum) -> Proof:
-        proof = solve_for_sum(self.program, Goal(gains=objective.gains), self.solve)
+        proof = solve_for_sum(self.pairs, Goal(gains=objective.gains))
         return replace(proof, proving=(objective.gains, *proof.proving[1:]))
 
     def linear_level(self, objective: MaxMin) -> Proof:
-        return _prove_level(self.program, objective, self.solve(Goal(slopes=objective.weights)))
+        return _prove_level(self.pairs.program, objective, self.pairs(Goal(slopes=objective.weights)))
 
     def level(self, objective: Threshold) -> Proof:
-        return _prove_level(self.program, objective, _by_levels(self.program, objective, self.solve))
+        return _prove_level(self.pairs.program, objective, _by_levels(self.pairs, objective))
 
     def refusal(self, objective: Objective) -> Exception:
         return TypeError(f"no packed program for {type(objective).__name__}")
 
 
-def solve_for_sum(program: PackedProgram, goal: Goal, solve: Solve) -> Proof:
+def solve_for_sum(pairs: ClassPairs, goal: Goal) -> Proof:
     """Feasible times of the most worth, less the cost of GPUs in use, that keep the floors of a goal.
 
-    What proves the bound are multipliers of the floors, at least 0, the worth of time, and prices.
+    What proves the bound are multipliers of the floors, at least 0, the worth of time, and prices. SolverError where
+    the floors are not kept.
     """
+    program = pairs.program
     try:
-        answer = solve(goal)
-    except RuntimeError:
+        answer = pairs(goal)
+    except SolverError:
         if goal.floors is None:
             raise
-        # an engine that starts from few pairs may have to find those first that keep the floors
-        solve(Goal(slopes=goal.floors))
-        answer = solve(goal)
+        # few pairs are there at first: those that keep the floors may have to be found
+        pairs(Goal(slopes=goal.floors))
+        answer = pairs(goal)
     n, gains, cost = program.counts, goal.gains_by_type(program), goal.costs(program)
     floors = np.zeros_like(n) if goal.floors is None else goal.floors
     point = repaired(program, answer)
     u = program.throughput(point)
     if (u < floors * (1.0 - ACCEPTED_SHORTFALL)).any():
-        raise RuntimeError("missed a floor")
+        raise SolverError(f"{NAME}: missed a floor")
     held = np.where(floors > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
     dual = dual_bound(program, gains + held[:, None], answer.time_multipliers, answer.prices, cost)
     bound = dual.supply - dot(n * held, floors)
@@ -103,15 +105,16 @@ def solve_for_sum(program: PackedProgram, goal: Goal, solve: Solve) -> Proof:
     return Proof(point, u, value, max(bound, value), gap, dual.prices, (held, dual.time, dual.prices))
 
 
-def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
+def _by_levels(pairs: ClassPairs, objective: Threshold) -> PackedPoint:
     """Close in on the level by max-min programs, each a Newton step on ``max k, u >= k demand(level)``, ``k = 1``.
 
     The level only moves to proven bounds.
     """
+    program = pairs.program
     level, bound = objective.first_guess(program.fastest), objective.easiest_level(program.fastest)
     iterations = 0
     for _ in range(_MOST_PROGRAMS):
-        point = solve(Goal(slopes=objective.demand(level)))
+        point = pairs(Goal(slopes=objective.demand(level)))
         iterations += point.iterations
         weights = point.demand_multipliers
         dual = dual_bound(program, weights, point.time_multipliers, point.prices)

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from formulations.arguments import instance, tolerance_of
 from formulations.core.certificate import relative_gap
-from formulations.core.in_turn import Judged
 from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
-from formulations.core.solution import Solution
+from formulations.core.solution import Attempt, Solution
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.packed.certificate import prices_of_nobody, with_absent_types
 from formulations.packed.choice import PackedChoice, choose
-from formulations.packed.engines import Engines, Solve
+from formulations.packed.class_pairs import NAME, ClassPairs
 from formulations.packed.expansion import of_jobs
 from formulations.packed.levels import Proof, solve_for
 from formulations.packed.polytope import PackedPolytope, Pairs
@@ -48,8 +47,7 @@ def solve_packed(
     ----------
     program, objective : over the same N jobs. Jobs that gain nothing from any column take no part: they get no share
         and are reported as not served.
-    solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or the name of an
-        engine of `formulations.packed.engines`.
+    solver : "auto" or "class_pairs", which is the one there is (`formulations.packed.class_pairs`).
     tolerance : relative gap up to which the answer is called optimal.
 
     Raises
@@ -57,7 +55,7 @@ def solve_packed(
     InputError
         Unknown solver.
     SolverError
-        No engine returned an answer.
+        HiGHS found no optimum.
 
     Source: Narayanan et al., OSDI 2020, sections 3.1 and 4 (policies with space sharing; water filling: 4.3).
     """
@@ -68,10 +66,10 @@ def solve_packed(
     reduction = reduce(program, objective.key())
     if reduction.program is None:
         return no_jobs(program, reduction, unit=objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)
-    engines = Engines(solver, reduction.program, tolerance)
+    model = ClassPairs(reduction.program, solver)
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
-    proof, answered, chosen, solved = goal.accept(_Programs(engines))
+    proof, chosen, solved = goal.accept(_Programs(model))
     decided = perf_counter()
 
     shares, pairs = of_jobs(reduction, chosen.point, len(program.capacity))
@@ -97,10 +95,8 @@ def solve_packed(
         prices=prices,
         multipliers=weights if goal.has_demands else np.zeros_like(weights),
         unit=objective.unit,
-        solver=answered,
         seconds=done - started,
         iterations=proof.point.iterations,
-        attempts=tuple(engines.attempts),
         phases={
             "build": built - started,
             "solve": solved - built,
@@ -118,6 +114,8 @@ def packed_solution(
     *,
     prices: Array,
     multipliers: Array,
+    gap: float,
+    seconds: float,
     **figures: Any,
 ) -> PackedSolution:
     """The solution for all jobs from `prices` (M,) and from `multipliers` (K,) by class; the others as they are."""
@@ -129,6 +127,10 @@ def packed_solution(
         prices=prices + prices_of_nobody(polytope, reduction.served),
         multipliers=of_jobs,
         served=reduction.served,
+        gap=gap,
+        solver=NAME,
+        seconds=seconds,
+        attempts=(Attempt(NAME, gap, seconds),),
         **figures,
     )
 
@@ -148,15 +150,15 @@ def _attained(
     return value, max(relative_gap(value, proof.bound), gap)
 
 
-_Answered = tuple[Proof, str, PackedChoice, float]
-"""The best proof, whose it is, what was chosen, and when the last program was solved."""
+_Answered = tuple[Proof, PackedChoice, float]
+"""The proof, what was chosen, and when the last program was solved."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Programs(Method[_Answered]):
     """One program for an objective, or as many as it has levels."""
 
-    engines: Engines
+    pairs: ClassPairs
 
     def weighted_sum(self, objective: MaxSum) -> _Answered:
         return self._one(objective)
@@ -172,16 +174,15 @@ class _Programs(Method[_Answered]):
         when the time of somebody's partners is used up, so there may be more levels than types. Point and throughput
         are those of the last level, bound, prices and multipliers those of the first; the gap is the largest of any.
         """
-        fastest = self.engines.program.fastest
+        fastest = self.pairs.program.fastest
 
         def solve_level(level: WaterLevel) -> Level:
-            proof, solver = self._proven(level)
-            multipliers = proof.point.demand_multipliers
-            return Level(proof.objective, proof.gap, proof.throughput, multipliers, (proof, solver))
+            proof = solve_for(self.pairs, level)
+            return Level(proof.objective, proof.gap, proof.throughput, proof.point.demand_multipliers, proof)
 
         levels = fill(objective, fastest, solve_level)
-        (first, solver), (last, _) = levels[0].source, levels[-1].source
-        iterations = sum(level.source[0].point.iterations for level in levels)
+        first, last = levels[0].source, levels[-1].source
+        iterations = sum(level.source.point.iterations for level in levels)
         most = objective.value(fastest)
         proof: Proof = replace(
             first,
@@ -196,21 +197,12 @@ class _Programs(Method[_Answered]):
             held = objective.held_by(fastest)
             proof = replace(proof, proving=(held, held * fastest, np.zeros_like(first.prices)))
         # where nobody can rise without another's loss, no other choice is more efficient
-        return proof, solver, PackedChoice(proof.point, proof.gap), perf_counter()
+        return proof, PackedChoice(proof.point, proof.gap), perf_counter()
 
     def refusal(self, objective: Objective) -> Exception:
         return TypeError(f"no packed program for {type(objective).__name__}")
 
     def _one(self, objective: Objective) -> _Answered:
-        proof, solver = self._proven(objective)
+        proof = solve_for(self.pairs, objective)
         solved = perf_counter()
-        return proof, solver, choose(self.engines, objective, proof, solver), solved
-
-    def _proven(self, objective: Objective) -> tuple[Proof, str]:
-        program = self.engines.program
-
-        def answer(solve: Solve) -> Judged[Proof]:
-            proof = solve_for(program, objective, solve)
-            return Judged(proof, proof.gap)
-
-        return self.engines.ask(answer)
+        return proof, choose(self.pairs, objective, proof), solved

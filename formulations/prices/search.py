@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.interior_point.log_utilities import merged
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
@@ -112,9 +111,7 @@ class _PricesFirst(Method[Answer]):
 
     def log_sum(self, objective: NashWelfare) -> Answer:
         _refuse_few(self.polytope, _SMALLEST)
-        whole = merged(self.polytope, objective.budgets)
-        _refuse_few(whole.part, _SMALLEST)
-        return whole.expanded(_Search(whole.part, LogGoal.of(whole.part, whole.budgets)).run())
+        return _Search(self.polytope, LogGoal.of(self.polytope, objective.budgets)).run()
 
     def _check(self, smallest: int) -> None:
         """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""

@@ -25,13 +25,11 @@ class Behaviour:
 
     files: dict[str, bytes] = field(default_factory=lambda: {"/set/file.bin": CONTENT})
     ranges: bool = True
-    tag: str | None = '"one"'
     cut_after: list[int] = field(default_factory=list)  # bytes sent before the connection breaks, request by request
     content_type: str = "application/octet-stream"
     statuses: list[int] = field(default_factory=list)  # answered before anything else
-    wrong_start: bool = False
     pause: threading.Event | None = None
-    content_length: str | None = "right"  # another text, or None: not said at all
+    says_length: bool = True
     more: int = 0  # bytes after the end of the file
     sent: int = 0  # bytes of bodies that went out
     locations: list[str] = field(default_factory=list)  # redirected to, request by request
@@ -57,8 +55,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.send_error(404)
         start = 0
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        same = self.headers.get("If-Range") in (None, server.tag)
-        if asked and server.ranges and same:
+        if asked and server.ranges:
             start = int(asked.group(1))
             if start >= len(body):
                 self.send_response(416)
@@ -66,16 +63,12 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header("Content-Length", "0")
                 return self.end_headers()
             self.send_response(206)
-            start += server.wrong_start
             self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         else:
             self.send_response(200)
         self.send_header("Content-Type", server.content_type)
-        if server.content_length is not None:
-            right = server.content_length == "right"
-            self.send_header("Content-Length", str(len(body) - start) if right else server.content_length)
-        if server.tag:
-            self.send_header("ETag", server.tag)
+        if server.says_length:
+            self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
         sent = body[start:]
         if server.pause is not None:

@@ -119,14 +119,6 @@ def test_pointer_and_login_page_are_no_data(server, tmp_path):
 
 
 def test_full_disk(server, tmp_path, monkeypatch):
-    import shutil
-
-    real = shutil.disk_usage
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=1000))
-    with pytest.raises(DataError, match=r"disk is full.*--cache"):
-        get(one_file(server), tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", real)
-
     def full(_descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

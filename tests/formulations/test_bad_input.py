@@ -139,6 +139,8 @@ TABLE = {
     "balanced": [lambda c=c: solve(P, MaxMin(W), choice=c) for c in ("balancd", None)],
     "highs": [
         *(lambda s=s: solve(P, MaxMin(W), solver=s) for s in ("hihgs", None, ["highs"])),
+    ],
+    "class_pairs": [
         *(lambda s=s: solve_packed(PACKED, MaxMin([1, 1]), solver=s) for s in ("high", None)),
         lambda: maximise_packed_worth(PACKED, np.ones(2), solver="high"),
     ],

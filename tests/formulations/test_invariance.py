@@ -20,7 +20,6 @@ from formulations import (
     solve,
     solve_packed,
 )
-from formulations.packed.engines import ENGINES
 from tests.formulations.programs import (
     FEATURES,
     KINDS,
@@ -162,7 +161,7 @@ def test_the_first_gpu_of_a_type_and_what_nobody_knows():
 @pytest.mark.parametrize("kind", LINEAR)
 def test_efficient_nobody_gains_unless_another_loses(kind):
     """By simplex above what everybody has: over shares, and over shares in pairs."""
-    for draw, run, engines in ((draw_contended, solve, ("auto", "highs")), (draw_packed, solve_packed, ENGINES)):
+    for draw, run, engines in ((draw_contended, solve, ("auto", "highs")), (draw_packed, solve_packed, ("auto",))):
         for seed in range(3):
             polytope, objectives = draw(seed)
             for solver in engines:
@@ -192,14 +191,13 @@ def test_order_of_jobs_in_pairs_changes_no_bit(kind):
         np.testing.assert_allclose(v, u[order], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", ENGINES)
-def test_identical_jobs_are_treated_alike_in_pairs(solver):
+def test_identical_jobs_are_treated_alike_in_pairs():
     """Equal times alone, equal times beside each group of jobs, equal throughput."""
     for seed in range(5000, 5006):
         polytope, objectives = draw_packed(seed)
         thrice = np.repeat(np.arange(polytope.n_jobs), 3)
         tripled = with_jobs(polytope, thrice)
-        found = solve_packed(tripled, objectives["max_min"].take(thrice), solver=solver)
+        found = solve_packed(tripled, objectives["max_min"].take(thrice))
         group, pairs = tripled.columns.group, found.pairs
         beside = np.zeros((len(thrice), len(polytope.columns.alone)))
         np.add.at(beside, (pairs.first, group[pairs.second]), pairs.share)

@@ -25,7 +25,6 @@ from formulations import (
     proportional_throughput,
     solve_packed,
 )
-from formulations.packed.engines import ENGINES
 from tests.formulations.programs import (
     draw_packed,
     given,
@@ -46,10 +45,9 @@ def test_a_pair_by_hand():
     assert (found.served.all(), found.objective) == (True, pytest.approx(0.25, rel=1e-9))
     # the long job cannot fill more than half of the time beside the short ones: 0.45 t + 0.45 t + t = 12.5 steps
     long = PackedPolytope(PackedColumns([0, 0, 0], [[1.0]], [[[0.9]]]), [1.0])
-    for solver in ENGINES:
-        found = solve_packed(long, Makespan([10.0, 1.0, 1.5]), solver=solver)
-        # 2.5 / 0.9 s beside both others, and the rest of the 10 steps alone
-        assert found.objective == pytest.approx(2.5 / 0.9 + 7.5, rel=1e-8)
+    found = solve_packed(long, Makespan([10.0, 1.0, 1.5]))
+    # 2.5 / 0.9 s beside both others, and the rest of the 10 steps alone
+    assert found.objective == pytest.approx(2.5 / 0.9 + 7.5, rel=1e-8)
     aside = PackedColumns([0, 1, 0], [[1.0], [0.0]], np.full((2, 2, 1), 0.6) * np.array([1, 0])[:, None, None])
     found = solve_packed(PackedPolytope(aside, [1]), MaxMin(np.ones(3)))
     assert (found.served.tolist(), found.objective) == ([True, False, True], pytest.approx(0.6))

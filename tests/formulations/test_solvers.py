@@ -28,7 +28,7 @@ from formulations import (
 )
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, NotAcceptedError
-from formulations.packed.engines import ENGINES
+from formulations.packed.class_pairs import ClassPairs
 from formulations.solving.backends import BACKENDS, get_backend
 from formulations.statements.shares import goal
 from tests.formulations.programs import (
@@ -74,16 +74,13 @@ def test_optimum_is_proven_by_hand(kind, blocks):
 
 
 @pytest.mark.parametrize("blocks", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("solver", ["auto", *ENGINES])
 @pytest.mark.parametrize("kind", PACKED)
-def test_optimum_in_pairs_is_proven_by_hand(kind, solver, blocks):
+def test_optimum_in_pairs_is_proven_by_hand(kind, blocks):
     # the last seeds have types with next to no GPUs whose price matters to the bound, or their use to the choice
     hard = [(seed, 8) for seed in range(8 * blocks)] + [(200_357, 60), (200_642, 60), (100_637, 9), (100_434, 9)]
-    for seed, largest in hard if solver == "auto" else hard[:-4]:
+    for seed, largest in hard:
         polytope, objectives = draw_packed(seed, largest)
-        found = solve_packed(polytope, objectives[kind], solver=solver)
-        if kind == "water_filling" and solver != "auto" and found.gap > 1e-7:
-            continue  # one engine alone may stop short between levels
+        found = solve_packed(polytope, objectives[kind])
         verify(polytope, objectives[kind], found, f"seed {seed}")
         if found.served.any() and kind != "max_sum":
             assert found.efficiency_gap <= 1e-6, f"seed {seed}"
@@ -263,20 +260,17 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
 
             return run
 
-    def rough_pairs(program):
-        exact = ENGINES["class_pairs"](program)
+    exact = ClassPairs.__call__
 
-        def run(goal):
-            point = exact(goal)
-            return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
-
-        return run
+    def rough_pairs(pairs, goal):
+        point = exact(pairs, goal)
+        return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
 
     polytope = polytope_of(RATES, None, [1.0, 1.0])
     if kind == "pairs":
-        monkeypatch.setitem(ENGINES, "rough", rough_pairs)
+        monkeypatch.setattr(ClassPairs, "__call__", rough_pairs)
         columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
-        found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"], solver="rough")
+        found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"])
     else:
         monkeypatch.setattr(formulations.solving.choice, "in_order", lambda *_: [Rough()])
         found = solve(polytope, ROUGH[kind], solver="rough")

@@ -174,7 +174,7 @@ def of_ratio(seed: int) -> Case:
 def of_worth_in_pairs(seed: int) -> Case:
     polytope = draw_pairs(seed)[0]
     floors, gains = floors_of(polytope, 0.8)
-    found = maximise_packed_worth(polytope, gains, floors, solver=("auto", "highs")[seed % 2])
+    found = maximise_packed_worth(polytope, gains, floors)
     return proven(shares.most_worth(polytope, gains, floors), found)
 
 
@@ -182,7 +182,7 @@ def of_ratio_in_pairs(seed: int) -> Case:
     polytope = draw_pairs(seed)[0]
     floors, ones = floors_of(polytope, 0.8 * (seed % 4 > 0))[0], np.ones(polytope.n_jobs)
     cost = np.linspace(1.0, 2.0, len(polytope.capacity))
-    found = maximise_packed_ratio(polytope, cost, floors, solver=("auto", "highs")[seed % 2])
+    found = maximise_packed_ratio(polytope, cost, floors)
     return proven(shares.most_per_cost(polytope, ones, cost, floors), found)
 
 

@@ -54,7 +54,7 @@ class Job:
 
     def write(self, **changes: object) -> None:
         """Write the lease anew for the same epoch."""
-        self.grant = replace(self.grant, serial=self.grant.serial + 1, **changes)
+        self.grant = replace(self.grant, **changes)
         write_file(self.folder / LEASE_FILE, self.grant)
 
     def start(

@@ -38,10 +38,6 @@ def test_allocations_are_feasible_proven_and_no_worse_than_without_sharing(name:
     assert PackedPolytope(state.packed, state.capacity).violation(allocation.shares, pairs) <= 1e-9
     assert (sizes[pairs.first] == sizes[pairs.second]).all()
     assert sign * allocation.objective >= sign * plain - 1e-6 * plain
-    for solver in ("class_pairs", "highs") if not seed else ():
-        assert get_policy(name, solver=solver).allocate(state).objective == pytest.approx(
-            allocation.objective, rel=1e-5
-        )
     order = np.random.default_rng(0).permutation(14)
     moved = get_policy(name).allocate(state.take(order))
     np.testing.assert_array_equal(allocation.shares[order], moved.shares)
@@ -68,8 +64,8 @@ def test_jobs_that_run_nowhere_or_are_through_take_nothing(name: str) -> None:
     allocation = get_policy(name).allocate(state)
     assert allocation.unserved == ("b", "c")
     assert allocation.shares.ravel().tolist() == pytest.approx([1.0, 0.0, 0.0])
-    with pytest.raises(InputError, match="'highs'"):
-        get_policy(name, solver="high").allocate(state)
+    with pytest.raises(InputError, match="'class_pairs'"):
+        get_policy(name, solver="class_pair").allocate(state)
 
 
 INSTANCE = {

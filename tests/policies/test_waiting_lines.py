@@ -12,7 +12,6 @@ from allocator import Cluster, ClusterState, get_policy, simulate
 from allocator.checkpoint.state_file import Part
 from allocator.presets import preset
 from allocator.protocol import Assignment
-from allocator.room import CountedGpus, Held, Room
 from throughputs import ThroughputMatrix, Trace
 
 NO_COSTS = preset("default").replace(restart_penalty_seconds=0.0, restart_penalty_by_gpus=())
@@ -92,38 +91,6 @@ def test_who_runs_already_does_not_start_again() -> None:
     state = ClusterState(Cluster({"v": 2}), matrix, steps_remaining=[9.0, 5.0, 7.0], running=running)
     policy = get_policy("fcfs")
     assert policy.plan(state, policy.new_memory()).steps[0].assignment.jobs.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("backfill", "fractions", "starts", "looks"),
-    [("off", False, [], [2]), ("skip", False, [2], [2, 3]), ("off", True, [], [2, 3])],
-)
-def test_behind_one_who_finds_no_room_nobody_looks_for_any(
-    backfill: str, fractions: bool, starts: list[int], looks: list[int]
-) -> None:
-    """A job that comes to stand behind a gang without room changes nothing, unless it may pass.
-
-    Where GPUs are shared, what runs may have been moved together since, so that the gang itself may find room.
-    """
-    policy, asked = get_policy("fcfs", backfill=backfill), list[int]()
-    memory = policy.new_memory()
-
-    def who_starts(jobs: int) -> list[int]:
-        def room() -> Room:
-            asked.append(jobs)
-            return Room(lambda _: CountedGpus(1), lambda _: Held(0, (0,)))
-
-        matrix = ThroughputMatrix(np.ones((jobs, 1)), list(range(jobs)), ["v"], scale_factors=[1, 2, 1][:jobs])
-        running = Assignment.of([0], [0], [1])
-        state = ClusterState(Cluster({"v": 2}), matrix, steps_remaining=np.full(jobs, 9.0), running=running)
-        if fractions:
-            state.gpu_thousandths = np.full(jobs, 1000)
-        state.room_source = room
-        return policy.plan(state, memory).steps[0].assignment.jobs[1:].tolist()
-
-    assert who_starts(2) == []
-    assert who_starts(3) == starts
-    assert asked == looks
 
 
 def state_of(gpus: list[int], running: Any = None) -> ClusterState:

@@ -81,14 +81,13 @@ async def test_a_memory_of_the_policy_that_is_damaged(tmp_path, damage):
 async def test_a_folder_of_a_job_that_is_deleted_while_it_runs(tmp_path):
     service = await started(tmp_path, two_types(), job(100.0, "deaf"), job(40.0))
     shutil.rmtree(service.watching.folder(service.book.by_id[0]))
-    service.deciding.serial += 1
+    service.cancel([service.book.by_id[0]])
     service._wake.clear()
     for _ in range(5):
         await service.look()
         assert "lease.json: No such file" in service.trouble
         # what does not work is not tried again at once
         assert not service._wake.is_set()
-    service.cancel([service.book.by_id[0]])
     await run_on(service, 200.0)
     assert (service.trouble, states(service)) == ("", ["cancelled", "completed"])
 

@@ -167,11 +167,3 @@ def test_an_error_is_a_part_of_what_was_real():
     # 18 and 16 s, and twice as long
     assert [job["error"] for job in comparison["jobs"]] == [1.0, 1.0]
     assert comparison["figures"][0] == {"figure": "average_jct", "real": 17.0, "simulated": 34.0, "error": 1.0}
-
-
-def test_a_gpu_that_two_jobs_share_is_busy_once():
-    share = {"epoch": 1, "pool": "v100", "places": {"n": [0]}}
-    end = {"outcome": "completed", "steps": 50.0}
-    told = [(10.0, "starting", "a", share), (10.0, "starting", "b", share), (20.0, "ended", "a", end)]
-    told = [Event(kind, uuid, clock, data) for clock, kind, uuid, data in [*told, (20.0, "ended", "b", end)]]
-    assert recorded(events()[:4] + told).result({}).timeline["busy_gpus"].tolist() == [1]

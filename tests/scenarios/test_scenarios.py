@@ -72,7 +72,7 @@ def test_what_a_trace_records_stands_beside_the_rows(tmp_path):
     page = (tmp_path / "whatif.html").read_text()
     assert "recorded: the schedule that the trace records, not simulated." in page
     assert len(answer.next_gpus) == 0
-    assert str(answer).splitlines()[4].startswith("recorded")
+    assert any(line.split()[:1] == ["recorded"] for line in str(answer).splitlines())
 
 
 def test_a_record_that_does_not_fit_is_told():
@@ -96,7 +96,7 @@ def test_every_row_is_the_simulation_of_its_circumstances(answer):
             trace.at_load(row.load),
             row.cluster,
             allocator.get_policy(row.policy),
-            preset=preset("default").replace(**constant_restart_penalty(row.restart_penalty)),
+            preset=preset("default").replace(**constant_restart_penalty(row.changes["restart_penalty_seconds"])),
             prices={"a100": 2.0},
         )
         assert without_times(row.figures) == without_times(expected.summary())
@@ -117,7 +117,7 @@ def test_the_first_row_has_ratios_of_1_and_the_others_are_over_it(answer):
 
 
 def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
-    row, more = answer.rows[0], answer.rows[0].next_gpus[0]
+    row, more = answer.rows[0], answer.rows[0].next_gpus["a100"]
     larger = whatif(
         log(10), "a100:6", "fifo", loads=[1.5], restart_penalties=[0], prices={"a100": 2.0}, next_gpus=0
     ).rows[0]
@@ -132,12 +132,12 @@ def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
 @pytest.mark.exhaustive
 def test_types_that_differ_need_a_table_and_have_a_worth_each():
     (none_yet,) = whatif(log(8), "a100:2,h100:0", next_gpus=4).rows
-    more = none_yet.next_gpus[1]
-    assert (str(none_yet.cluster), more.accelerator) == ("a100:2,h100:0", "h100")
+    more = none_yet.next_gpus["h100"]
+    assert str(none_yet.cluster) == "a100:2,h100:0"
     assert more.figures["average_jct"] < none_yet.figures["average_jct"]
     drawn = TraceGenerator(n_jobs=12, mean_interarrival=300, seed=2, table=default_table()).generate()
     (row,) = whatif(drawn, "v100:2,k80:2", "max_min_fairness_perf").rows
-    assert [more.accelerator for more in row.next_gpus] == ["v100", "k80"]
+    assert list(row.next_gpus) == ["v100", "k80"]
     assert set(row.prices) == {"v100", "k80"}
     assert row.price_unit == "normalised throughput"
     with pytest.raises(InputError, match="model-0"):

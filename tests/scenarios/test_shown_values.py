@@ -11,8 +11,7 @@ from rich.console import Console
 
 from allocator import Cluster
 from allocator.experiments.whatif.page import render_page
-from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
-from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
+from allocator.experiments.whatif.rows import Row, WhatIf, next_gpus_table, rows_table
 from allocator.report.figures import FIGURES
 
 (JCT,) = (figure for figure in FIGURES if figure.key == "average_jct")
@@ -24,11 +23,11 @@ def figures(hours, completed=10):
 
 def row(gpus, hours, more=(), completed=10):
     """On so many GPUs of a100, and 2 of h100."""
-    larger = tuple(NextGpus(name, "completed", "", figures(h)) for name, h, _ in more)
-    cluster = Cluster({"a100": gpus, "h100": 2})
+    cluster, place = Cluster({"a100": gpus, "h100": 2}), {"load": 1.0, "policy": "fifo"}
+    larger = {name: Row("", cluster, place, "completed", "", figures(h)) for name, h, _ in more}
     known = {"prices": {name: price for name, _, price in more}, "price_unit": "normalised throughput"}
     own = figures(hours, completed)
-    return Row(f"a100:{gpus}", cluster, 1.0, None, {}, "fifo", "completed", "", own, next_gpus=larger, **known)
+    return Row(f"a100:{gpus}", cluster, place, "completed", "", own, next_gpus=larger, **known)
 
 
 @pytest.fixture
@@ -58,8 +57,8 @@ def cells_of(page, section):
 
 def test_ratios_are_over_the_first_row(halved):
     in_words = str(halved).splitlines()
-    assert "2.0" in in_words[2]
-    assert "×0.50" in in_words[3]
+    assert "2.0" in line_with(in_words, "a100:8")
+    assert "×0.50" in line_with(in_words, "a100:16")
     lines = shown(rows_table(halved))
     assert "×0.50" in line_with(lines, "a100:16")
     assert "×2.50" in line_with(lines, "a100:4")

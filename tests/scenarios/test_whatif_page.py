@@ -7,7 +7,7 @@ import re
 import pytest
 
 from allocator import whatif
-from allocator.experiments.whatif.page import dimensions, lines_of, render_page
+from allocator.experiments.whatif.page import lines_along, render_page
 from tests.report.test_page import Page
 from tests.scenarios.test_scenarios import log
 
@@ -20,13 +20,12 @@ def grown():
 
 @pytest.mark.exhaustive
 def test_figures_stand_against_each_number_that_varies(grown):
-    along = dimensions(grown.rows)
-    assert [dimension.title for dimension in along] == ["GPUs"]  # of a load there are two points
-    lines = lines_of(along[0], grown.rows)
-    assert [line.label for line in lines] == [
+    ((name, lines),) = lines_along(grown.rows).items()
+    assert name == "GPUs"  # of a load there are two points
+    assert list(lines) == [
         "load 1, fifo", "load 1, max_min_fairness_perf", "load 2, fifo", "load 2, max_min_fairness_perf",
     ]  # fmt: skip
-    assert [[row.cluster.total_gpus for row in line.rows] for line in lines] == [[4, 5, 6]] * 4
+    assert [[at for at, _ in line] for line in lines.values()] == [[4, 5, 6]] * 4
     page = render_page(grown)
     assert page.count("<circle") == 12 * 5  # twelve rows, five figures
     assert "What one more GPU would change" in page
@@ -47,7 +46,7 @@ def test_pages_are_whole_and_ask_for_nothing(grown):
         assert all(f".{name} {{ --own:" in page for name in drawn)
     # policies alone are bars
     page = render_page(policies)
-    assert (dimensions(policies.rows), page.count("<circle"), page.count('class="row c0')) == ([], 0, 4)
+    assert (lines_along(policies.rows), page.count("<circle"), page.count('class="row c0')) == ({}, 0, 4)
     assert "would change" not in page
 
 

@@ -260,7 +260,7 @@ continuous | rates = [0.0] | rates 0
 continuous | rates = [1.0, 1.0] | rates once
 continuous | rates = "fast" | rates
 continuous | rates = { first = 1, last = 2 } | rates count
-continuous | rates = { first = 1, last = 2, count = 1.5 } | rates count
+continuous | rates = { first = 1, last = 2, count = 1.5 } | rates.count
 continuous | rates = [inf] | rates
 continuous | seeds = [-1] | seeds
 continuous | seeds = [1.5] | seeds

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from allocator.admission import Admission, AdmissionTest
 from allocator.api import load_speeds
 from allocator.cli.options.groups import option
@@ -30,6 +28,7 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.service.admission import present_jobs
 from allocator.cli.service.options import state_folder
+from allocator.conversion import AtLeastOne
 from allocator.experiments.workloads import only_table
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
@@ -43,12 +42,9 @@ HOUR = 3600.0
 
 
 def admit_command(
-    job_type: Annotated[str, option("Job type of the newcomer, as in the throughput table.", "NAME")],
-    steps: Annotated[float, option("Training steps that it has to do.")],
-    cluster: Annotated[
-        str | None,
-        option("GPUs of one type, or a CSV file that describes them.", "TYPE:COUNT|FILE"),
-    ] = None,
+    job_type: str,
+    steps: float,
+    cluster: str | None = None,
     state: Annotated[
         Path | None,
         option(
@@ -58,37 +54,14 @@ def admit_command(
             parser=state_folder,
         ),
     ] = None,
-    deadline: Annotated[float | None, option("When it should be through, on the clock.", "SECONDS")] = None,
-    within: Annotated[float | None, option("The same, counted from now.", "SECONDS")] = None,
-    trace: Annotated[
-        Path | None,
-        option("The jobs there are, with the steps left to them; none if omitted.", "FILE"),
-    ] = None,
-    clock: Annotated[
-        float | None,
-        option("Now, on the clock of the trace; its last arrival if omitted.", "SECONDS"),
-    ] = None,
-    most_gpus: Annotated[
-        int | None, typer.Option("--max-gpus", help="GPUs that the newcomer is given at most.", min=1, metavar="COUNT")
-    ] = None,
-    slot: Annotated[
-        float | None,
-        option("GPUs come back at the ends of slots of this length.", "SECONDS"),
-    ] = None,
-    restart: Annotated[
-        float | None,
-        option(
-            "What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.",
-            "SECONDS",
-        ),
-    ] = None,
-    admission: Annotated[
-        str | None,
-        option(
-            "As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
-            "the service's policy, or each, if omitted.",
-        ),
-    ] = None,
+    deadline: float | None = None,
+    within: float | None = None,
+    trace: Path | None = None,
+    clock: float | None = None,
+    most_gpus: AtLeastOne | None = None,
+    slot: float | None = None,
+    restart: float | None = None,
+    admission: str | None = None,
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     gpus_per_server: ServersOption = None,
@@ -99,6 +72,32 @@ def admit_command(
 
     If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
     for. Answered as under the policy elasticflow, by minimum satisfactory shares. Ends with exit code 0 either way.
+
+    Parameters
+    ----------
+    job_type : NAME
+        Job type of the newcomer, as in the throughput table.
+    steps
+        Training steps that it has to do.
+    cluster : TYPE:COUNT|FILE
+        GPUs of one type, or a CSV file that describes them.
+    deadline : SECONDS
+        When it should be through, on the clock.
+    within : SECONDS
+        The same, counted from now.
+    trace : FILE
+        The jobs there are, with the steps left to them; none if omitted.
+    clock : SECONDS
+        Now, on the clock of the trace; its last arrival if omitted.
+    most_gpus : --max-gpus COUNT
+        GPUs that the newcomer is given at most.
+    slot : SECONDS
+        GPUs come back at the ends of slots of this length.
+    restart : SECONDS
+        What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.
+    admission
+        As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of the
+        service's policy, or each, if omitted.
     """
     there: dict[str, Any]
     if state is None:

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import Given, option, option_groups
-from allocator.cli.options.outputs import DIFFERENCES
+from allocator.cli.options.groups import Given
 from allocator.cli.options.outputs import RUN as FOLDER
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say, say_unserved, warn_of_fallbacks
 from allocator.cli.options.values import read_jobs
 from allocator.cli.screen import rich_console
-from allocator.conversion import kinds_of
+from allocator.conversion import AtLeastOne, kinds_of
 from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
 from allocator.experiments.workloads import Draw, TrainingWorkload, workload, workloads
@@ -33,46 +32,14 @@ from throughputs.files import write_json
 from throughputs.goodput.trainings import Trainings
 
 
-@option_groups
 def compare_command(
     *,
-    policies: Annotated[
-        str | None,
-        option(
-            "Names of policies, each with settings of its own where wanted, as in "
-            "elasticflow,elasticflow:admission=repair; the preset's if omitted.",
-            "NAME[:SETTING=VALUE,...],...",
-        ),
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        option(
-            "Jobs; drawn by the generator of the preset if omitted; -: standard input.",
-            "FILE|-",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        option("Number of jobs to draw when there is no --trace (`sweep` draws others); the preset's if omitted."),
-    ] = None,
-    mean_interarrival: Annotated[
-        float | None,
-        option(
-            "Mean time between their arrivals; the preset's if omitted.",
-            "SECONDS",
-        ),
-    ] = None,
-    repeats: Annotated[
-        int,
-        option(
-            "--runs",
-            "Runs of each policy, with seeds SEED, SEED + 1, ..., on jobs drawn with them: table and report show "
-            "means with 95 % intervals.",
-            "COUNT",
-            min=1,
-        ),
-    ] = 1,
-    out: Annotated[Path, option("Folder for report.html and the results.", "DIR")] = Path("comparison"),
+    policies: str | None = None,
+    trace: Path | None = None,
+    jobs: int | None = None,
+    mean_interarrival: float | None = None,
+    repeats: AtLeastOne = 1,
+    out: Path = Path("comparison"),
     given: Annotated[Given, RUN],
     as_json: JsonOption = False,
 ) -> None:
@@ -82,6 +49,23 @@ def compare_command(
     Where the trace says when its jobs began and ended, as job logs do, that schedule is a row too: "recorded".
     The preset says what is compared where nothing else is said: --preset shockwave repeats the comparison of its paper.
     A policy that fails is named with its reason, the others are compared without it, and the exit code is 1.
+
+    Parameters
+    ----------
+    policies : NAME[:SETTING=VALUE,...],...
+        Names of policies, each with settings of its own where wanted, as in
+        elasticflow,elasticflow:admission=repair; the preset's if omitted.
+    trace : FILE|-
+        Jobs; drawn by the generator of the preset if omitted; -: standard input.
+    jobs
+        Number of jobs to draw when there is no --trace (`sweep` draws others); the preset's if omitted.
+    mean_interarrival : SECONDS
+        Mean time between their arrivals; the preset's if omitted.
+    repeats : --runs COUNT
+        Runs of each policy, with seeds SEED, SEED + 1, ..., on jobs drawn with them: table and report show
+        means with 95 % intervals.
+    out : DIR
+        Folder for report.html and the results.
     """
     chosen = preset(given.get("preset", "default"))
     usual = chosen.comparison
@@ -150,9 +134,9 @@ def compare_command(
         write_json(out / "calibration.json", ran.calibration.as_dict())
     write_json(out / "comparison.json", rows)
     if differences:
-        write_json(out / DIFFERENCES, differences)
+        write_json(out / "differences.json", differences)
     else:
-        (out / DIFFERENCES).unlink(missing_ok=True)
+        (out / "differences.json").unlink(missing_ok=True)
     if as_json:
         print_json(rows)
     else:

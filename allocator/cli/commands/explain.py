@@ -6,11 +6,9 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
-from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.options import duration
 from allocator.explanations.explain import explain
@@ -25,14 +23,12 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def explain_command(
-    run: Annotated[Path, argument("Folder of a run: what simulate, compare or record wrote.", "DIR")],
-    job: Annotated[str | None, option("Its id; the jobs that waited longest if omitted.", "ID")] = None,
-    since: Annotated[
-        str | None,
-        option("From then on, on the clock of the run: 5400, 90m, 1.5h, or a date (UTC).", "TIME"),
-    ] = None,
-    until: Annotated[str | None, option("Up to then.", "TIME")] = None,
-    at: Annotated[str | None, option("The wait at that time, and the decision in force.", "TIME")] = None,
+    run: Path,
+    /,
+    job: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    at: str | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Why did a job of a finished run wait, who ran instead, and what would have let it run?
@@ -40,6 +36,19 @@ def explain_command(
     Without a time: the longest wait of the job. What would have let it run is tried: where the policy, asked once more
     as things stood, decides as it did, it is asked with GPUs more, a job less, a smaller gang, or another type.
     docs/explain.md has the reasons and an example.
+
+    Parameters
+    ----------
+    run : DIR
+        Folder of a run: what simulate, compare or record wrote.
+    job : ID
+        Its id; the jobs that waited longest if omitted.
+    since : TIME
+        From then on, on the clock of the run: 5400, 90m, 1.5h, or a date (UTC).
+    until : TIME
+        Up to then.
+    at : TIME
+        The wait at that time, and the decision in force.
     """
     finished = FinishedRun.of(run)
     times = {

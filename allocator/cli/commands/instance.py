@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from allocator.audit import audit
 from allocator.audit.log import LogAudit, audit_log
 from allocator.cli.inputs.description import rows_table
-from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import (
     InstanceArgument,
     InstanceChoiceOption,
@@ -22,6 +21,7 @@ from allocator.cli.options.shared import (
     warn,
 )
 from allocator.cli.options.values import make_cluster, make_policy, read_jobs
+from allocator.conversion import NotNegativeWhole
 from allocator.instance import allocation_to_json, read_instance
 from allocator.report.breakdowns import MOST_USERS
 from allocator.report.terminal import allocation_table
@@ -39,8 +39,8 @@ def solve_command(
     policy: PolicyNameOption,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
-    out: Annotated[Path | None, option("Write the JSON here instead of to the screen.", "FILE")] = None,
-    table: Annotated[bool, option("--table", "Print a table for people instead of JSON.")] = False,
+    out: Path | None = None,
+    table: bool = False,
 ) -> None:
     """Solve one allocation problem: who gets which share of time on which accelerator type.
 
@@ -49,6 +49,13 @@ def solve_command(
     An instance has the cluster and its jobs, in steps/s by type (`python -m pydoc allocator.instance` has all fields):
 
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
+
+    Parameters
+    ----------
+    out : FILE
+        Write the JSON here instead of to the screen.
+    table
+        Print a table for people instead of JSON.
     """
     acting = make_policy(policy, solver, choice)
     allocation = acting.allocate(read_instance(instance).for_needs(acting.needs))
@@ -63,27 +70,17 @@ def solve_command(
 
 
 def audit_command(
-    instance: Annotated[
-        Path,
-        argument(
-            "Allocation problem in JSON, as shown above, or a job log with --cluster; -: standard input.",
-            "INSTANCE.json|LOG|-",
-        ),
-    ],
-    policy: Annotated[
-        str | None, option("Policy whose allocation is audited; `allocator policies` lists them.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        option("GPUs that the jobs of a log ran on, by accelerator type.", "TYPE:COUNT,...|FILE"),
-    ] = None,
+    instance: Path,
+    /,
+    policy: str | None = None,
+    cluster: str | None = None,
     solver: SolverOption = None,
     choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
-    probed_jobs: Annotated[int, option("Jobs that are made to misreport; 0 for no probe.", min=0)] = 8,
-    misreports: Annotated[int, option("Misreports of each of them.", min=0)] = 8,
-    jobs: Annotated[int, option("Jobs to explain in the table, the slowest first.", min=0)] = 10,
-    out: Annotated[Path | None, option("Also write the audit as JSON to this file.", "FILE")] = None,
+    probed_jobs: NotNegativeWhole = 8,
+    misreports: NotNegativeWhole = 8,
+    jobs: NotNegativeWhole = 10,
+    out: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Audit the allocation of a policy, or a job log: who envies whom, what was wasted, idle or unfair.
@@ -97,6 +94,23 @@ def audit_command(
     An instance has the cluster and its jobs, in steps/s by type (`python -m pydoc allocator.instance` has all fields):
 
     {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
+
+    Parameters
+    ----------
+    instance : INSTANCE.json|LOG|-
+        Allocation problem in JSON, as shown above, or a job log with --cluster; -: standard input.
+    policy
+        Policy whose allocation is audited; `allocator policies` lists them.
+    cluster : TYPE:COUNT,...|FILE
+        GPUs that the jobs of a log ran on, by accelerator type.
+    probed_jobs
+        Jobs that are made to misreport; 0 for no probe.
+    misreports
+        Misreports of each of them.
+    jobs
+        Jobs to explain in the table, the slowest first.
+    out : FILE
+        Also write the audit as JSON to this file.
     """
     if cluster is not None:
         _audit_log(instance, cluster, out, as_json)

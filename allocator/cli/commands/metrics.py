@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from allocator.cli.options.groups import argument, option
+from allocator.cli.options.groups import Commands
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.report.figures import MISSING, format_count
 from allocator.results.measures.recorded_runs import deadline_judgement, read_recorded_jobs
@@ -21,24 +19,14 @@ _ENDS = {
     "open": "not completed and before it",
 }
 
-app = typer.Typer(no_args_is_help=True, help="Figures of finished runs, also of those of other simulators.")
-
-
-@app.callback()
-def _whole() -> None:
-    pass
+app = Commands()
 
 
 @app.command("deadlines")
 def deadlines_command(
-    run: Annotated[
-        Path,
-        argument("Folder of a run, or a log or summary of Pollux' simulators (JSON).", "RUN"),
-    ],
-    trace: Annotated[
-        Path | None,
-        option("Trace with the deadlines; those in the run if omitted.", "FILE"),
-    ] = None,
+    run: Path,
+    /,
+    trace: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """How many deadlines did a run keep, whether or not its scheduler knew of them?
@@ -46,6 +34,13 @@ def deadlines_command(
     Jobs are matched with those of --trace by name, or by the number behind the last dash of the name, which is the
     position in the trace. The satisfactory ratio is given over all jobs with a deadline, and over the jobs that have
     finished so far, as the simulator of ElasticFlow's comparison with Pollux does.
+
+    Parameters
+    ----------
+    run : RUN
+        Folder of a run, or a log or summary of Pollux' simulators (JSON).
+    trace : FILE
+        Trace with the deadlines; those in the run if omitted.
     """
     figures = deadline_judgement(read_recorded_jobs(run, trace))
     if as_json:

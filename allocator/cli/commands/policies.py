@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.groups import argument, option
+from allocator.cli.options.groups import Commands, option
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.registry import list_policies, settings_of
 from allocator.testing.template import KINDS, write_package
 
-app = typer.Typer(invoke_without_command=True)
+app = Commands(invoke_without_command=True, no_args_is_help=False)
 
 
 @app.callback()
@@ -53,14 +53,23 @@ _LENGTHS = {"true": "must know how long jobs take", "predicted": "goes by predic
 
 @app.command("new")
 def new_command(
-    name: Annotated[str, argument("Name of the policy, in lower case.", "NAME")],
+    name: str,
+    /,
     kind: Annotated[
         str,
         option("What it answers with; shares are of time.", "|".join(KINDS)),
     ] = "shares",
-    out: Annotated[Path | None, option("Folder of the package; NAME if omitted.", "DIR")] = None,
+    out: Path | None = None,
 ) -> None:
-    """Begin a policy of your own: a package with one policy that runs, its test and its entry point."""
+    """Begin a policy of your own: a package with one policy that runs, its test and its entry point.
+
+    Parameters
+    ----------
+    name : NAME
+        Name of the policy, in lower case.
+    out : DIR
+        Folder of the package; NAME if omitted.
+    """
     folder = Path(name) if out is None else out
     for path in write_package(name, folder, kind):
         typer.echo(f"wrote {path}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from allocator.cli.options.groups import Given, option, option_groups
+from allocator.cli.options.groups import Given
 from allocator.cli.options.profiler import ProfilerOption, profile_first, told
 from allocator.cli.options.runs import RUN, on_usual_cluster, recorded_jobs, runs_of, say_of_jobs, warn_of_models
 from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
 from allocator.cli.options.values import read_jobs
 from allocator.cli.screen import rich_console
+from allocator.conversion import AtLeastOne
 from allocator.experiments.run import Materials
 from allocator.report.breakdowns import parts_tables
 from allocator.report.progress import policy_progress
@@ -21,30 +22,14 @@ from throughputs import InputError
 from throughputs.files import source_of
 
 
-@option_groups
 def simulate_command(
-    trace: Annotated[
-        Path,
-        option(
-            "Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
-            "FILE|-",
-        ),
-    ],
-    policy: Annotated[
-        str,
-        option(
-            "Name of the policy, which `allocator policies` lists; settings of its own may follow.",
-            "NAME[:SETTING=VALUE,...]",
-        ),
-    ],
-    out: Annotated[Path, option("Folder for the results.", "DIR")],
+    trace: Path,
+    policy: str,
+    out: Path,
     given: Annotated[Given, RUN],
-    checkpoint: Annotated[
-        Path | None,
-        option("File into which the run is saved as it goes.", "FILE"),
-    ] = None,
-    checkpoint_every: Annotated[int, option("Rounds between checkpoints.", min=1)] = 2000,
-    resume: Annotated[bool, option("--resume", "Go on from the checkpoint, if there is one.")] = False,
+    checkpoint: Path | None = None,
+    checkpoint_every: AtLeastOne = 2000,
+    resume: bool = False,
     profiler: ProfilerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,6 +38,21 @@ def simulate_command(
     Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, priorities.csv if jobs differ in weight
     and entities.csv with --entities; `python -m pydoc allocator.Summary` describes the figures and
     `python -m pydoc allocator.SimulationResult` the columns.
+
+    Parameters
+    ----------
+    trace : FILE|-
+        Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.
+    policy : NAME[:SETTING=VALUE,...]
+        Name of the policy, which `allocator policies` lists; settings of its own may follow.
+    out : DIR
+        Folder for the results.
+    checkpoint : FILE
+        File into which the run is saved as it goes.
+    checkpoint_every
+        Rounds between checkpoints.
+    resume
+        Go on from the checkpoint, if there is one.
     """
     variants = read_variants(policy, "--policy")
     if len(variants) > 1:

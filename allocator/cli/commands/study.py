@@ -5,11 +5,9 @@ from __future__ import annotations
 import runpy
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.screen import rich_console
 from allocator.studies import headline, tables
@@ -18,16 +16,28 @@ from throughputs import InputError
 
 
 def study_command(
-    name: Annotated[str | None, argument("The study; all are listed if omitted.", "NAME|FILE.py")] = None,
-    out: Annotated[Path, option("Folder for the table and the picture.", "DIR")] = Path("studies"),
-    quick: Annotated[bool, option("--quick", "A part of it: fewer runs, the same figures.")] = False,
-    processes: Annotated[int | None, option("--parallel", "Runs of a sweep at a time.", "N")] = None,
+    name: str | None = None,
+    /,
+    out: Path = Path("studies"),
+    quick: bool = False,
+    processes: int | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the runs of a study and print its table: of a paper beside the figures that it prints.
 
     Its data come from `allocator data fetch`; what is missing is named. Writes DIR/NAME.csv and .tex, and DIR/NAME.svg
     and .pdf where matplotlib is installed. Runs that are over are kept in DIR, so a study that was stopped goes on.
+
+    Parameters
+    ----------
+    name : NAME|FILE.py
+        The study; all are listed if omitted.
+    out : DIR
+        Folder for the table and the picture.
+    quick
+        A part of it: fewer runs, the same figures.
+    processes : --parallel N
+        Runs of a sweep at a time.
     """
     if name is None:
         for each in headline.studies():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import Given, argument, option, option_groups, options
+from allocator.cli.options.groups import Commands, Given, option, options
 from allocator.cli.options.outputs import SWEPT as FOLDER
 from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.options.sweep import (
@@ -39,81 +39,96 @@ from throughputs.files import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-app = typer.Typer(no_args_is_help=True, help="Sweeps: policies x seeds x loads x clusters x settings, resumable.")
+app = Commands()
 
 SOURCE = "allocator sweep"
 SHOWN_ROWS = 60
 
 
 @app.command("continuous")
-@option_groups
 def continuous_command(
     out: OutOption,
-    rates: Annotated[str, option("Jobs per hour.", "RATE,...|FIRST:LAST:COUNT")],
+    rates: str,
     given: Annotated[Given, SWEPT, DRAWN, options(Workload, "preload")],
     running: Annotated[Given, RUNNING],
-    measured: Annotated[str, option("--window", "Jobs FIRST to END-1 are measured.", "FIRST:END")] = "4000:5000",
+    measured: str = "4000:5000",
     every_point: EveryOption = False,
 ) -> None:
     """Jobs arrive at a rate; those of a window in the middle are measured.
 
     A run beyond capacity is stopped and marked as saturated, and so are larger rates without running. Writes one row
     per run into DIR/results.parquet; `python -m pydoc allocator.experiments.store` describes the folder.
+
+    Parameters
+    ----------
+    rates : RATE,...|FIRST:LAST:COUNT
+        Jobs per hour.
+    measured : --window FIRST:END
+        Jobs FIRST to END-1 are measured.
     """
     more = {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
     _go(Sweep.from_dict(definition(given, "continuous", **more), source=SOURCE), out, running)
 
 
 @app.command("static")
-@option_groups
 def static_command(
     out: OutOption,
-    jobs: Annotated[str, option("Numbers of jobs, all there at time 0.", "N,...|FIRST:LAST:COUNT")],
+    jobs: str,
     given: Annotated[Given, SWEPT, DRAWN],
     running: Annotated[Given, RUNNING],
 ) -> None:
     """All jobs are there at the start; the makespan is what matters.
 
     Writes one row per run into DIR/results.parquet; `python -m pydoc allocator.experiments.store` describes the folder.
+
+    Parameters
+    ----------
+    jobs : N,...|FIRST:LAST:COUNT
+        Numbers of jobs, all there at time 0.
     """
     _go(Sweep.from_dict(definition(given, "static", jobs=numbers("--jobs", jobs)), source=SOURCE), out, running)
 
 
 @app.command("trace")
-@option_groups
 def trace_command(
     out: OutOption,
     trace: TraceOption,
     given: Annotated[Given, SWEPT],
     running: Annotated[Given, RUNNING],
-    load: Annotated[
-        str,
-        option(
-            "How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.",
-            "FACTOR,...|FIRST:LAST:COUNT",
-        ),
-    ] = "1",
+    load: str = "1",
 ) -> None:
     """All jobs of a trace, as they were submitted or so many times as often; all are measured.
 
     Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
+
+    Parameters
+    ----------
+    load : FACTOR,...|FIRST:LAST:COUNT
+        How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.
     """
     given = Given(given, trace=str(trace))
     _go(Sweep.from_dict(definition(given, "trace", loads=numbers("--load", load)), source=SOURCE), out, running)
 
 
 @app.command("run")
-@option_groups
 def run_command(
-    file: Annotated[Path, argument("Definition of a sweep (TOML).", "FILE")],
+    file: Path,
+    /,
     running: Annotated[Given, RUNNING],
-    out: Annotated[
-        Path | None,
-        option("Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.", "DIR"),
-    ] = None,
-    small: Annotated[bool, option("--small", "The small variant that the file defines.")] = False,
+    out: Path | None = None,
+    small: bool = False,
 ) -> None:
-    """Run a sweep from a file, or what is missing of it."""
+    """Run a sweep from a file, or what is missing of it.
+
+    Parameters
+    ----------
+    file : FILE
+        Definition of a sweep (TOML).
+    out : DIR
+        Folder of the sweep; sweeps/NAME, or sweeps/NAME-small, if omitted.
+    small
+        The small variant that the file defines.
+    """
     sweep = Sweep.from_toml(file, small=small)
     folder = out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name)
     FOLDER.check("--out", folder)
@@ -122,10 +137,17 @@ def run_command(
 
 @app.command("show")
 def show_command(
-    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
+    folder: Path,
+    /,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the results of a sweep as far as it has come, and bring results.parquet up to date."""
+    """Show the results of a sweep as far as it has come, and bring results.parquet up to date.
+
+    Parameters
+    ----------
+    folder : DIR
+        Folder of a sweep.
+    """
     store = Store(folder)
     table = store.write_results()
     _print(table, store.contents(), as_json)
@@ -138,14 +160,22 @@ FiguresOption = Annotated[
 
 @app.command("plot")
 def plot_command(
-    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
-    out: Annotated[Path, option("The picture.", "FILE.pdf|FILE.svg|FILE.png")],
+    folder: Path,
+    /,
+    out: Path,
     figures: FiguresOption = None,
     width: Annotated[float | None, option("Width of the picture in inches.", "INCHES", min=1.0)] = None,
 ) -> None:
     """Draw the results of a sweep: a line per series against the load, bars where there is one load.
 
     Means over seeds with their 95 % intervals. A load at which a run has saturated is marked and has no mean.
+
+    Parameters
+    ----------
+    folder : DIR
+        Folder of a sweep.
+    out : FILE.pdf|FILE.svg|FILE.png
+        The picture.
     """
     _kind(out, ("pdf", "svg", "png"))
     if find_spec("matplotlib") is None:
@@ -159,13 +189,21 @@ def plot_command(
 
 @app.command("export")
 def export_command(
-    folder: Annotated[Path, argument("Folder of a sweep.", "DIR")],
-    out: Annotated[Path, option("The table.", "FILE.csv|FILE.tex")],
+    folder: Path,
+    /,
+    out: Path,
     figures: FiguresOption = None,
 ) -> None:
     """Write the results of a sweep as a table: a row per series and load, means over seeds with 95 % intervals.
 
     CSV has numbers, with half the width of each interval in a column of its own; LaTeX needs the package booktabs.
+
+    Parameters
+    ----------
+    folder : DIR
+        Folder of a sweep.
+    out : FILE.csv|FILE.tex
+        The table.
     """
     swept = _swept(folder, figures)
     write_text(out, swept.csv() if _kind(out, ("csv", "tex")) == "csv" else swept.latex())

@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from allocator.api import load_speeds
-from allocator.cli.options.groups import Given, option, option_groups, options
-from allocator.cli.options.shared import JsonOption, SettingOption, console, option_parameters, print_json, say, warn
+from allocator.cli.options.groups import Given, option, options
+from allocator.cli.options.shared import (
+    SHARED,
+    JsonOption,
+    SettingOption,
+    console,
+    option_parameters,
+    print_json,
+    say,
+    warn,
+)
 from allocator.cli.options.sweep import (
     JobsOption,
     PoliciesOption,
@@ -31,11 +40,11 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Positive
+from allocator.conversion import NotNegative, NotNegativeWhole, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
 from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
-from allocator.experiments.whatif.terminal import next_gpus_table, rows_table
+from allocator.experiments.whatif.rows import next_gpus_table, rows_table
 from allocator.experiments.workloads import Recorded
 from allocator.presets import preset
 from allocator.protocol.policy import Need
@@ -54,48 +63,21 @@ ClustersOption = Annotated[
         "TYPE:COUNT,...|FILE",
     ),
 ]
-LoadsOption = Annotated[
-    str,
-    option(
-        "--load",
-        "How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the "
-        "arrival of its job.",
-        "FACTOR,...",
-    ),
-]
-PenaltiesOption = Annotated[
-    str | None,
-    option(
-        "--restart-penalty",
-        "What it costs a gang to start, whatever its size; the preset's if omitted.",
-        "SECONDS,...",
-    ),
-]
-NextOption = Annotated[
-    int | None,
-    option(
-        "--next-gpus",
-        "Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If "
-        "omitted 1 where that takes at most 8 further runs.",
-        "COUNT",
-        min=0,
-    ),
-]
 OutOption = Annotated[Path, option("--out", "Folder for table, page and runs; run again to continue.", "DIR")]
 
 
-@option_groups
 def whatif_command(
     *,
     trace: TraceOption,
     clusters: ClustersOption,
     policies: PoliciesOption = USUAL_POLICY,
-    load: LoadsOption = "1",
-    restart_penalty: PenaltiesOption = None,
-    next_gpus: NextOption = None,
+    load: str = "1",
+    restart_penalty: str | None = None,
+    next_gpus: NotNegativeWhole | None = None,
     given: Annotated[
         Given,
-        options(Run, "throughputs gpus_per_server accelerator prices preset seed"),
+        (SHARED["throughputs"], SHARED["gpus_per_server"], SHARED["accelerator"]),
+        options(Run, "prices preset seed"),
         options(Recorded, "slos whole_gpus entities_by default_limit_hours"),
         option_parameters(settings=SettingOption, vary=VaryOption),
     ],
@@ -108,6 +90,17 @@ def whatif_command(
     The rows are all combinations of clusters, loads, restart penalties, settings and policies; the others are compared
     with the first. Ends with a table and one self-contained page, DIR/whatif.html. Rows that DIR holds already are not
     run again. A row that fails is named with its reason, and the exit code is 1.
+
+    Parameters
+    ----------
+    load : FACTOR,...
+        How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the
+        arrival of its job.
+    restart_penalty : SECONDS,...
+        What it costs a gang to start, whatever its size; the preset's if omitted.
+    next_gpus : COUNT
+        Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If
+        omitted 1 where that takes at most 8 further runs.
     """
     variants = read_variants(policies, "--policies")
     made, jobs = _clusters(clusters, given), read_jobs(trace)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options.groups import argument, option
+from allocator.cli.options.groups import Commands, option
 from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.screen import rich_console
 from allocator.data import cache_directory, datasets, fetch, find, verify
@@ -19,9 +19,7 @@ from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
 
-app = typer.Typer(
-    no_args_is_help=True, help="Public data sets by name: list, download, verify. The files are not bundled."
-)
+app = Commands()
 
 CacheOption = Annotated[
     Path | None,
@@ -37,18 +35,20 @@ FileOption = Annotated[
 ]
 
 
-@app.callback()
-def _group() -> None:
-    """Public data sets by name: list, download, verify. The files are not bundled."""
-
-
 @app.command("list")
 def list_command(
-    name: Annotated[str | None, argument("A data set, to see its files.", "[NAME]")] = None,
+    name: str | None = None,
+    /,
     cache: CacheOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
+    """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it.
+
+    Parameters
+    ----------
+    name : [NAME]
+        A data set, to see its files.
+    """
     directory = cache_directory(cache)
     if as_json:
         found = [
@@ -64,23 +64,28 @@ def list_command(
 
 @app.command("fetch")
 def fetch_command(
-    names: Annotated[list[str], argument("Data sets.", "NAME...")],
+    names: list[str],
+    /,
     files: FileOption = None,
     cache: CacheOption = None,
-    url_base: Annotated[
-        str | None,
-        option("A mirror with the files under <data set>/<path>.", "URL"),
-    ] = None,
+    url_base: str | None = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download data sets into the cache, verified; a download that was cut off is continued."""
+    """Download data sets into the cache, verified; a download that was cut off is continued.
+
+    Parameters
+    ----------
+    names : NAME...
+        Data sets.
+    url_base : URL
+        A mirror with the files under <data set>/<path>.
+    """
     sets = [find(name) for name in names]
     found: list[dict[str, Any]] = []
     for dataset in sets:
-        if not as_json:
-            typer.echo(f"{dataset.name}: {size_text(dataset)}, licence: {dataset.licence}")
-            if dataset.note:
-                typer.echo(f"  {dataset.note}")
+        _say(as_json, f"{dataset.name}: {size_text(dataset)}, licence: {dataset.licence}")
+        if dataset.note:
+            _say(as_json, f"  {dataset.note}")
         try:
             with _progress() as progress:
                 reports = fetch(
@@ -94,41 +99,38 @@ def fetch_command(
         except KeyboardInterrupt:
             say("stopped; what came is kept, run the same command again to continue")
             raise typer.Exit(130) from None
-        found += [_report_as_json(dataset, report) for report in reports]
-        if not as_json:
-            _print_reports(reports)
+        found += _told(dataset, reports, as_json)
     if as_json:
         print_json(found)
 
 
 @app.command("verify")
 def verify_command(
-    names: Annotated[
-        list[str] | None, argument("Data sets; all that are in the cache if omitted.", "[NAME...]")
-    ] = None,
+    names: list[str] | None = None,
+    /,
     files: FileOption = None,
     cache: CacheOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong."""
+    """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong.
+
+    Parameters
+    ----------
+    names : [NAME...]
+        Data sets; all that are in the cache if omitted.
+    """
     directory = cache_directory(cache)
-    sets = [find(name) for name in names or ()]
-    if not names:
-        sets = [dataset for dataset in datasets() if dataset.files and (directory / dataset.name).is_dir()]
+    here = [dataset for dataset in datasets() if dataset.files and (directory / dataset.name).is_dir()]
+    sets = [find(name) for name in names] if names else here
     found: list[dict[str, Any]] = []
-    good = True
     for dataset in sets:
-        reports = verify(dataset, files=files or (), cache=directory)
-        good &= all(report.state.usable for report in reports)
-        found += [_report_as_json(dataset, report) for report in reports]
-        if not as_json:
-            typer.echo(f"{dataset.name}:")
-            _print_reports(reports)
+        _say(as_json, f"{dataset.name}:")
+        found += _told(dataset, verify(dataset, files=files or (), cache=directory), as_json)
     if as_json:
         print_json(found)
     elif not sets:
         typer.echo(f"no data set in {directory}")
-    if not good:
+    if any(each["state"] in ("missing", "wrong") for each in found):
         raise typer.Exit(1)
 
 
@@ -140,34 +142,47 @@ def _progress() -> Iterator[Callable[[DataFile, int, int | None], None] | None]:
         yield None
         return
     from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
+    shown = (
+        "{task.description}",
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=screen, transient=True) as bars:
-        tasks: dict[str, Any] = {}
+    with Progress(*shown, console=screen, transient=True) as bars:
+        task = bars.add_task("")
 
         def advance(file: DataFile, done: int, total: int | None) -> None:
-            if file.path not in tasks:
-                for earlier in tasks.values():
-                    bars.update(earlier, visible=False)
-                tasks[file.path] = bars.add_task(escape(file.path), total=total)
-            bars.update(tasks[file.path], completed=done, total=total)
+            bars.update(task, description=escape(file.path), completed=done, total=total)
 
         yield advance
 
 
-def _print_reports(reports: list[FileReport]) -> None:
-    """A line per file; where no SHA-256 is known, the one that was found."""
+def _say(as_json: bool, line: str) -> None:
+    if not as_json:
+        typer.echo(line)
+
+
+def _told(dataset: Dataset, reports: list[FileReport], as_json: bool) -> list[dict[str, Any]]:
+    """Reports for JSON; else told, a line for each, where no SHA-256 is known with the one that was found."""
     for report in reports:
         known = report.file.sha256 is not None or report.sha256 is None
-        line = f"  {report.path}: {report.state.value}"
-        typer.echo(line + (f"; {report.detail}" if report.detail else "" if known else f"; it has {report.sha256}"))
+        more = report.detail or ("" if known else f"it has {report.sha256}")
+        _say(as_json, f"  {report.path}: {report.state.value}{'; ' * bool(more)}{more}")
+    return [
+        {
+            "data_set": dataset.name,
+            "file": report.file.path,
+            "path": str(report.path),
+            "state": report.state.name.lower(),
+            "sha256": report.sha256,
+            "known_sha256": report.file.sha256,
+            "detail": report.detail,
+        }
+        for report in reports
+    ]
 
 
 def _print_sets(sets: list[Dataset], directory: Path) -> None:
@@ -199,15 +214,3 @@ def _print_files(dataset: Dataset, directory: Path) -> None:
     for file in dataset.files:
         lines += [f"  {file.path}", f"    {file.url}", f"    {bytes_text(file)}, {file.sha256 or 'SHA-256 unknown'}"]
     typer.echo("\n".join(lines))
-
-
-def _report_as_json(dataset: Dataset, report: FileReport) -> dict[str, Any]:
-    return {
-        "data_set": dataset.name,
-        "file": report.file.path,
-        "path": str(report.path),
-        "state": report.state.name.lower(),
-        "sha256": report.sha256,
-        "known_sha256": report.file.sha256,
-        "detail": report.detail,
-    }

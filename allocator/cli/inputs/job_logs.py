@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,10 @@ import typer
 
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
-from allocator.cli.options.groups import Given, argument, option, option_groups, options_of
+from allocator.cli.options.groups import Given, option, options
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import make_cluster, named_values
-from allocator.conversion import Positive, Said, convert_all, convert_text
+from allocator.conversion import AtLeastOne, Positive, convert_all, convert_text
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
 
@@ -29,77 +30,63 @@ DemandOption = Annotated[
 _UNIT_OPTIONS = {"duration": "--duration-unit", "submit": "--clock-unit"}
 
 
-_COLUMNS = {
-    "submit": "When a job was submitted: a number, or a date (ISO 8601).",
-    "duration": "How long it ran: a number, or [D-]HH:MM:SS.",
-    "gpus": "Its GPUs: a number, or gres/gpu=N in text as of Slurm.",
-    "user": "Who submitted it.",
-    "account": "The account, team or project that it is charged to: its entity.",
-    "limit": "Its time limit: a number, or [D-]HH:MM:SS; kept as predicted_seconds.",
-    "model": "What it trains: the job type.",
-    "fraction": "Share of each GPU, at most 1; not used yet.",
-    "utilization": "How much of its GPUs it used: percent, or shares up to 1.",
-    "priority": "Its weight, above 0.",
-    "deadline": "When it should be done, on the clock of --submit.",
-    "partition": "The partition or queue that it was submitted to.",
-    "steps": "Its training steps; without, a step is a second.",
-    "gpu_type": "The type of its GPUs; without, what Slurm's resources say.",
-    "id": "What it is called; kept as trace_id.",
-    "start": "When it started; empty: never.",
-    "end": "When it ended, for logs without durations.",
-    "state": "Its state; of a job that is PENDING nothing is taken.",
-}
-"""Fields of a job that a column of a log may hold, and what such a column says."""
+class _Columns:
+    """Fields of a job that a column of a log may hold, and what such a column says.
 
-COLUMNS = options_of(
-    {
-        name: Annotated[str | None, Said(f"--{name.replace('_', '-')}", about, "COLUMN")]
-        for name, about in _COLUMNS.items()
-    }
-)
+    Options
+    -------
+    submit : COLUMN
+        When a job was submitted: a number, or a date (ISO 8601).
+    duration : COLUMN
+        How long it ran: a number, or [D-]HH:MM:SS.
+    gpus : COLUMN
+        Its GPUs: a number, or gres/gpu=N in text as of Slurm.
+    user : COLUMN
+        Who submitted it.
+    account : COLUMN
+        The account, team or project that it is charged to: its entity.
+    limit : COLUMN
+        Its time limit: a number, or [D-]HH:MM:SS; kept as predicted_seconds.
+    model : COLUMN
+        What it trains: the job type.
+    fraction : COLUMN
+        Share of each GPU, at most 1; not used yet.
+    utilization : COLUMN
+        How much of its GPUs it used: percent, or shares up to 1.
+    priority : COLUMN
+        Its weight, above 0.
+    deadline : COLUMN
+        When it should be done, on the clock of --submit.
+    partition : COLUMN
+        The partition or queue that it was submitted to.
+    steps : COLUMN
+        Its training steps; without, a step is a second.
+    gpu_type : COLUMN
+        The type of its GPUs; without, what Slurm's resources say.
+    id : COLUMN
+        What it is called; kept as trace_id.
+    start : COLUMN
+        When it started; empty: never.
+    end : COLUMN
+        When it ended, for logs without durations.
+    state : COLUMN
+        Its state; of a job that is PENDING nothing is taken.
+    """
 
 
-@option_groups
 def import_command(
-    log: Annotated[
-        str,
-        argument(
-            "Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
-            "FILE|-",
-        ),
-    ],
-    out: Annotated[Path, option("Trace to write: .csv or .parquet.", "FILE")],
-    given: Annotated[Given, COLUMNS],
-    duration_unit: Annotated[
-        str | None,
-        option("Unit of durations; told by the name of the column, else s.", "UNIT"),
-    ] = None,
-    clock_unit: Annotated[
-        str | None,
-        option("Unit of times that are numbers: ms, s, min, h or d.", "UNIT"),
-    ] = None,
-    zone: Annotated[str | None, option("Zone of dates that name none; UTC if omitted.", "NAME")] = None,
-    date_format: Annotated[
-        str | None,
-        option("Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.", "FORMAT"),
-    ] = None,
-    mapped: Annotated[
-        list[str] | None,
-        option(
-            "--map",
-            "What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.",
-            "NAME=TYPE",
-        ),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        option("Weights of the names in the column of --priority, else of QOS.", "NAME=WEIGHT,..."),
-    ] = None,
-    separator: Annotated[
-        str | None,
-        option("Between columns, if not , ; | or a tab.", "CHARACTER"),
-    ] = None,
-    strict: Annotated[bool, option("--strict", "A job that cannot be used is an error.")] = False,
+    log: str,
+    /,
+    out: Path,
+    given: Annotated[Given, options(_Columns, kinds=defaultdict(lambda: str))],
+    duration_unit: str | None = None,
+    clock_unit: str | None = None,
+    zone: str | None = None,
+    date_format: str | None = None,
+    mapped: list[str] | None = None,
+    weights: str | None = None,
+    separator: str | None = None,
+    strict: bool = False,
     cluster: DemandOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -107,6 +94,29 @@ def import_command(
 
     Columns that no option names are told by their names, and what was guessed is printed. Jobs that cannot be used are
     left out and counted by reason. Ends with the description of the trace, with --cluster also of demand against GPUs.
+
+    Parameters
+    ----------
+    log : FILE|-
+        Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.
+    out : FILE
+        Trace to write: .csv or .parquet.
+    duration_unit : UNIT
+        Unit of durations; told by the name of the column, else s.
+    clock_unit : UNIT
+        Unit of times that are numbers: ms, s, min, h or d.
+    zone : NAME
+        Zone of dates that name none; UTC if omitted.
+    date_format : FORMAT
+        Form of dates that are not ISO 8601, as '%d/%m/%Y %H:%M'.
+    mapped : --map NAME=TYPE
+        What a GPU type, the GPUs of a partition, or a model of the log is called here; repeatable.
+    weights : NAME=WEIGHT,...
+        Weights of the names in the column of --priority, else of QOS.
+    separator : CHARACTER
+        Between columns, if not , ; | or a tab.
+    strict
+        A job that cannot be used is an error.
     """
     check_table_name(out)
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
@@ -161,10 +171,18 @@ def _account(imported: ImportedLog) -> list[str]:
 
 
 def example_command(
-    out: Annotated[Path, option("File to write, as text with commas.", "FILE")],
-    jobs: Annotated[int, option("Number of jobs.", min=1)] = 200,
+    out: Path,
+    jobs: AtLeastOne = 200,
     seed: SeedOption = 0,
 ) -> None:
-    """Write a job log as a cluster might keep it, to try `allocator trace import` with."""
+    """Write a job log as a cluster might keep it, to try `allocator trace import` with.
+
+    Parameters
+    ----------
+    out : FILE
+        File to write, as text with commas.
+    jobs
+        Number of jobs.
+    """
     write_text(out, example_log(jobs, seed))
     typer.echo(f"{out}: {jobs} jobs, with the columns {', '.join(EXAMPLE_COLUMNS)}")

@@ -13,7 +13,7 @@ from allocator.cli.inputs.predict import since_monday
 from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import named_values
-from allocator.conversion import convert_all, convert_text, kinds_of
+from allocator.conversion import AtLeastOne, NotNegative, convert_all, convert_text, kinds_of
 from allocator.predictions.nodes import (
     PUBLISHED_SLEEP,
     NodeSleep,
@@ -39,32 +39,21 @@ _MOST_BINS = 10_000_000
 
 
 def nodes_command(
-    trace: Annotated[Path, option("The jobs, with their durations; -: standard input.", "FILE|-")],
-    nodes: Annotated[
-        int | None,
-        option("Nodes of the cluster; the most in use if omitted.", "COUNT", min=1),
-    ] = None,
-    gpus_per_node: Annotated[int, option("GPUs of each node.", "COUNT", min=1)] = 8,
-    model: Annotated[str, option("Forecast: fast, interpretable, or truth (what came).", "NAME")] = "fast",
-    learn: Annotated[float, option("Days before the first forecast, in which none sleeps.", "DAYS")] = 14.0,
+    trace: Path,
+    nodes: AtLeastOne | None = None,
+    gpus_per_node: AtLeastOne = 8,
+    model: str = "fast",
+    learn: float = 14.0,
     rule: Annotated[
         str,
         option(f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", "NAME"),
     ] = "Venus",
-    settings: Annotated[
-        list[str] | None,
-        option("--set", "One of the settings of the rule; may be repeated.", "NAME=VALUE"),
-    ] = None,
-    bin_seconds: Annotated[
-        float, option("--bin", "Nodes are put to sleep and woken every so often.", "SECONDS")
-    ] = 600.0,
-    watts: Annotated[float | None, option("What an idle node draws more than one that sleeps.", min=0)] = None,
+    settings: list[str] | None = None,
+    bin_seconds: float = 600.0,
+    watts: NotNegative | None = None,
     origin: OriginOption = None,
-    out: Annotated[
-        Path | None,
-        option("Nodes in use and awake by bin, to write: .csv or .parquet.", "FILE"),
-    ] = None,
-    report: Annotated[Path | None, option("Page to write: nodes over time, and the figures.", "FILE")] = None,
+    out: Path | None = None,
+    report: Path | None = None,
     time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,6 +62,29 @@ def nodes_command(
     Idle nodes are put to sleep where use has fallen and is forecast to fall further, and woken when they are needed:
     the rule of Helios (SC 2021). Jobs run as the trace recorded them, else from their arrival on, on as few nodes as
     hold their GPUs. docs/prediction.md has more.
+
+    Parameters
+    ----------
+    trace : FILE|-
+        The jobs, with their durations; -: standard input.
+    nodes : COUNT
+        Nodes of the cluster; the most in use if omitted.
+    gpus_per_node : COUNT
+        GPUs of each node.
+    model : NAME
+        Forecast: fast, interpretable, or truth (what came).
+    learn : DAYS
+        Days before the first forecast, in which none sleeps.
+    settings : --set NAME=VALUE
+        One of the settings of the rule; may be repeated.
+    bin_seconds : --bin SECONDS
+        Nodes are put to sleep and woken every so often.
+    watts
+        What an idle node draws more than one that sleeps.
+    out : FILE
+        Nodes in use and awake by bin, to write: .csv or .parquet.
+    report : FILE
+        Page to write: nodes over time, and the figures.
     """
     if out is not None:
         check_table_name(out)

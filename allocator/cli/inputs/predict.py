@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.api import load_throughputs
-from allocator.cli.options.groups import option
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
@@ -46,35 +45,17 @@ _SHAPES = 5
 
 
 def predict_command(
-    trace: Annotated[Path, option("The jobs, with their durations; -: standard input.", "FILE|-")],
-    out: Annotated[
-        Path,
-        option("Trace to write, with the column predicted_seconds: .csv or .parquet.", "FILE"),
-    ],
-    model: Annotated[
-        str | None,
-        option("fast (gradient boosting), or interpretable; fast if omitted.", "NAME"),
-    ] = None,
-    refit: Annotated[float, option("A model is fitted anew after so many days.", "DAYS")] = 7.0,
-    columns: Annotated[
-        Path | None,
-        option(
-            "Table with job_id and what else is known of the jobs: a name, a profile.",
-            "FILE",
-        ),
-    ] = None,
+    trace: Path,
+    out: Path,
+    model: str | None = None,
+    refit: float = 7.0,
+    columns: Path | None = None,
     origin: OriginOption = None,
-    given: Annotated[
-        Path | None,
-        option("--from", "No model, but a table with the columns job_id and predicted_seconds.", "FILE"),
-    ] = None,
-    truth: Annotated[bool, option("--truth", "No model, but the durations themselves.")] = False,
-    noise: Annotated[
-        float,
-        option("With --truth: standard deviation of an error of their logarithm.", "SIGMA"),
-    ] = 0.0,
+    given: Path | None = None,
+    truth: bool = False,
+    noise: float = 0.0,
     seed: SeedOption = 0,
-    report: Annotated[Path | None, option("Page to write: errors, and what was learned.", "FILE")] = None,
+    report: Path | None = None,
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     time_unit: TimeUnitOption = None,
@@ -85,6 +66,27 @@ def predict_command(
     Each job is predicted from jobs that had ended before it was submitted, by a model that is fitted anew every week.
     Predictions may also come from a file, or be the truth with noise. The trace is written with them, and it is told
     how good they are. Durations that the trace does not state are steps over throughput. docs/prediction.md has more.
+
+    Parameters
+    ----------
+    trace : FILE|-
+        The jobs, with their durations; -: standard input.
+    out : FILE
+        Trace to write, with the column predicted_seconds: .csv or .parquet.
+    model : NAME
+        fast (gradient boosting), or interpretable; fast if omitted.
+    refit : DAYS
+        A model is fitted anew after so many days.
+    columns : FILE
+        Table with job_id and what else is known of the jobs: a name, a profile.
+    given : --from FILE
+        No model, but a table with the columns job_id and predicted_seconds.
+    truth
+        No model, but the durations themselves.
+    noise : SIGMA
+        With --truth: standard deviation of an error of their logarithm.
+    report : FILE
+        Page to write: errors, and what was learned.
     """
     check_table_name(out)
     _check_sources(model, given, truth, noise)

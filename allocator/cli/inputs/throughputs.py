@@ -10,30 +10,29 @@ import typer
 from allocator.api import load_throughputs
 from allocator.cli.inputs.examples import example_samples
 from allocator.cli.inputs.fitted_steps import draw_fitted_steps
-from allocator.cli.options.groups import argument, option
+from allocator.cli.options.groups import Commands, option
 from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.samples import SAMPLE_COLUMNS
 
-app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")
-
-
-@app.callback()
-def _group() -> None:
-    """Throughput tables: how fast each job type runs on each accelerator type."""
+app = Commands()
 
 
 @app.command("describe")
 def describe_command(
-    table: Annotated[
-        Path | None,
-        argument("Table (JSON, CSV, Parquet, or a folder); the embedded one if omitted.", "FILE|FOLDER"),
-    ] = None,
+    table: Path | None = None,
+    /,
     accelerator: AcceleratorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a throughput table: accelerator types, job types, scale factors, speeds."""
+    """Describe a throughput table: accelerator types, job types, scale factors, speeds.
+
+    Parameters
+    ----------
+    table : FILE|FOLDER
+        Table (JSON, CSV, Parquet, or a folder); the embedded one if omitted.
+    """
     known = load_throughputs(table, accelerator=accelerator)
     accelerators = list(known.accelerators)
     rows: list[dict[str, Any]] = []
@@ -92,14 +91,19 @@ def fit_command(
             "FILE",
         ),
     ],
-    out: Annotated[Path | None, option("TOML file for the parameters.", "FILE")] = None,
-    plot: Annotated[
-        Path | None,
-        option("Picture of measured and fitted times: .svg, .png or .pdf.", "FILE"),
-    ] = None,
+    out: Path | None = None,
+    plot: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the throughput model of Pollux to measured steps: how long a step takes by nodes, GPUs and batch size."""
+    """Fit the throughput model of Pollux to measured steps: how long a step takes by nodes, GPUs and batch size.
+
+    Parameters
+    ----------
+    out : FILE
+        TOML file for the parameters.
+    plot : FILE
+        Picture of measured and fitted times: .svg, .png or .pdf.
+    """
     measured = read_samples(samples)
     fit = fit_model(measured)
     if plot is not None:
@@ -132,11 +136,19 @@ def fit_command(
 
 @app.command("example-samples")
 def example_command(
-    out: Annotated[Path, option("File to write, as text with commas.", "FILE")],
-    model: Annotated[str, option("Embedded profile that they are drawn from.")] = "imagenet",
+    out: Path,
+    model: str = "imagenet",
     seed: SeedOption = 0,
 ) -> None:
-    """Write steps as a script might log them, with noise of up to 5 %, to try `allocator throughputs fit` with."""
+    """Write steps as a script might log them, with noise of up to 5 %, to try `allocator throughputs fit` with.
+
+    Parameters
+    ----------
+    out : FILE
+        File to write, as text with commas.
+    model
+        Embedded profile that they are drawn from.
+    """
     text = example_samples(model, seed)
     write_text(out, text)
     typer.echo(f"{out}: {text.count(chr(10)) - 1} steps of {model}, with the columns {', '.join(SAMPLE_COLUMNS)}")

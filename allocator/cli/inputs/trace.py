@@ -13,7 +13,7 @@ import typer
 from allocator.api import load_speeds, load_throughputs
 from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command, print_account
-from allocator.cli.options.groups import Given, argument, option, option_groups, options
+from allocator.cli.options.groups import Commands, Given, option, options
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
@@ -41,9 +41,7 @@ from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings
 from throughputs.traces.formats import TRACE_FORMATS, read_formats, read_job_log
 
-app = typer.Typer(
-    no_args_is_help=True, help="Traces: draw a workload, import a job log, convert between formats, describe one."
-)
+app = Commands()
 app.command("import")(import_command)
 app.command("example-log")(example_command)
 
@@ -53,33 +51,16 @@ SourceFormatHelp = f"{', '.join(_OTHERS)} or {_LAST}; told by what the file hold
 
 
 @app.command("generate")
-@option_groups
 def generate_command(
-    out: Annotated[Path, option("File to write: .csv, .parquet, or a text format.", "FILE")],
+    out: Path,
     given: Annotated[Given, options(Lengths, "priorities fixed_duration_seconds")],
-    jobs: Annotated[int, option("Number of jobs.")] = 100,
-    mean_interarrival: Annotated[
-        float,
-        option("Mean time between Poisson arrivals; 0: all at once.", "SECONDS"),
-    ] = 600.0,
-    single_gpu: Annotated[bool, option("--single-gpu", "Only jobs of one GPU.")] = False,
-    generator: Annotated[
-        str | None,
-        option(
-            "default; deadlines: jobs with deadlines; gavel, shockwave: published generators, draw for draw; or one of "
-            "another package.",
-            "NAME",
-        ),
-    ] = None,
+    jobs: int = 100,
+    mean_interarrival: float = 600.0,
+    single_gpu: bool = False,
+    generator: str | None = None,
     format: Annotated[str, option(FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
-    cluster: Annotated[
-        str | None,
-        option(
-            "For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.",
-            "TYPE:COUNT,...|FILE",
-        ),
-    ] = None,
+    cluster: str | None = None,
     gpus_per_server: ServersOption = None,
     seed: SeedOption = 0,
 ) -> None:
@@ -87,6 +68,22 @@ def generate_command(
 
     With throughputs of jobs that choose their batch size: trainings of those models, as many of each as in Pollux'
     evaluation.
+
+    Parameters
+    ----------
+    out : FILE
+        File to write: .csv, .parquet, or a text format.
+    jobs
+        Number of jobs.
+    mean_interarrival : SECONDS
+        Mean time between Poisson arrivals; 0: all at once.
+    single_gpu
+        Only jobs of one GPU.
+    generator : NAME
+        default; deadlines: jobs with deadlines; gavel, shockwave: published generators, draw for draw; or one
+        of another package.
+    cluster : TYPE:COUNT,...|FILE
+        For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.
     """
     speeds, servers = load_speeds(throughputs), None
     if isinstance(speeds, Trainings):
@@ -119,30 +116,32 @@ def _refuse(what: str, options: Mapping[str, object]) -> None:
 
 @app.command("convert")
 def convert_command(
-    source: Annotated[Path, argument("Trace to read; -: standard input.", "FROM|-")],
-    target: Annotated[Path, argument("Trace to write.", "TO")],
+    source: Path,
+    target: Path,
+    /,
     source_format: Annotated[str, option("--from", SourceFormatHelp)] = "auto",
     target_format: Annotated[str, option("--to", FormatHelp)] = "auto",
-    lossy: Annotated[bool, option("--lossy", "Drop what the target format cannot hold.")] = False,
-    start: Annotated[
-        str,
-        option(
-            "With --to pollux: the time that becomes second 0; first: the first arrival.",
-            "SECONDS|first",
-        ),
-    ] = "0",
-    rename: Annotated[
-        list[str] | None,
-        option(
-            "With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.",
-            "MODEL=NAME",
-        ),
-    ] = None,
+    lossy: bool = False,
+    start: str = "0",
+    rename: list[str] | None = None,
     time_unit: TimeUnitOption = None,
 ) -> None:
     """Convert a trace between formats; refuses to lose anything unless told to.
 
     --to pollux makes the workload that the simulators of Pollux and ElasticFlow read, deadlines included.
+
+    Parameters
+    ----------
+    source : FROM|-
+        Trace to read; -: standard input.
+    target : TO
+        Trace to write.
+    lossy
+        Drop what the target format cannot hold.
+    start : SECONDS|first
+        With --to pollux: the time that becomes second 0; first: the first arrival.
+    rename : MODEL=NAME
+        With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.
     """
     trace = read_jobs(source, source_format, time_unit)
     begin = float(trace.arrival_time[0]) if start == "first" and len(trace) else _seconds(start)
@@ -165,7 +164,8 @@ def _seconds(text: str) -> float:
 
 @app.command("describe")
 def describe_command(
-    trace: Annotated[Path, argument("Trace to read; -: standard input.", "FILE|-")],
+    trace: Path,
+    /,
     format: Annotated[str, option(SourceFormatHelp)] = "auto",
     throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
@@ -177,6 +177,11 @@ def describe_command(
 
     Jobs and GPU hours also by size and by partition, and the demand over time. With --cluster against its GPUs, and the
     jobs that are too large for it. Of a job log first what was made of it: what was left out and why, clock, zone.
+
+    Parameters
+    ----------
+    trace : FILE|-
+        Trace to read; -: standard input.
     """
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
     log = read_job_log(trace, format)

@@ -1,26 +1,42 @@
-"""Options that several commands take, stated once: a parameter of a command that stands for many.
+"""Commands as functions: options follow from parameters and their docstrings, and from fields of dataclasses.
 
-    @option_groups
-    def simulate_command(trace: TraceArgument, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
+    def nodes_command(trace: Path, /, settings: list[str] | None = None, watts: NotNegative | None = None) -> None:
+        \"\"\"How many nodes might have slept?
 
-The command line then has ``--seed`` and ``--prices``, as the fields of `Run` declare them (`Said`), and the command is
-handed ``{"seed": 3}`` where that was given.
+        Parameters
+        ----------
+        trace : FILE|-
+            The jobs, with their durations.
+        settings : --set NAME=VALUE
+            One of the settings of the rule; may be repeated.
+        watts
+            What an idle node draws more than one that sleeps.
+        \"\"\"
 
-A parameter of one command alone is an `option` or an `argument`: what it is called, what it does, what stands for its
-value.
+A parameter that comes by position alone is an argument, any other an option. Behind its name stand what the option is
+called, where the name does not say it, and what stands for its value; below, its help.
+
+An option of several commands is an `option` in `Annotated`, or a field of a dataclass. A parameter may stand for many:
+
+    def simulate_command(trace: Path, run: Annotated[Given, options(Run, "seed prices"), ...]) -> None: ...
+
+The command line then has ``--seed`` and ``--prices``, as the docstring of `Run` tells them (``Options``), and the
+command is handed ``{"seed": 3}`` where that was given.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-from allocator.conversion import Said, convert, declared_kinds
+from allocator.cli.app import only_named
+from allocator.conversion import Range, convert, declared_kinds
 
 
 def option(*words: str, **more: Any) -> Any:
@@ -50,51 +66,40 @@ class Given(dict[str, Any]):
 Options = tuple[Parameter, ...]
 
 
-def options(owner: type, names: str = "") -> Options:
-    """Options of fields of a dataclass that say what they are called: of these, or of all that do."""
-    kinds = declared_kinds(owner)
-    said = [name for name, kind in kinds.items() if any(isinstance(one, Said) for one in _extras(kind))]
-    return options_of({name: kinds[name] for name in names.split() or said})
+def options(owner: type, names: str = "", kinds: Mapping[str, Any] | None = None) -> Options:
+    """Options of fields of a dataclass, as a section of its docstring tells them: of these, or of all that it tells.
+
+    Of another class it is said of what `kinds` they are.
+    """
+    told = {name: words for each in owner.__mro__ for name, words in _told(each.__doc__, "Options")[1].items()}
+    kinds = declared_kinds(owner) if kinds is None else kinds
+    return tuple(_option(name, kinds[name], *told[name]) for name in names.split() or told)
 
 
-def options_of(kinds: Mapping[str, Any]) -> Options:
-    """The same of types by name, behind each of which stands a `Said`."""
-    return tuple(parameter_of(name, option_of(kind), _usual(kind)) for name, kind in kinds.items())
+def _told(doc: str | None, section: str) -> tuple[str, dict[str, list[str]]]:
+    """What stands ahead of a section of a docstring; and by name the option, what stands for a value, and the help."""
+    about, _, entries = cleandoc(doc or "").partition(f"\n\n{section}\n{'-' * len(section)}\n")
+    return about, {name: words for name, *words in _ENTRY.findall(f"{entries}\n")}
 
 
-def _usual(kind: Any) -> Any:
-    """Of a switch that it is off, unless it has two sides."""
-    return False if _plain(kind) is bool and "/" not in _said(kind).option else None
+_FLAG = re.compile(r"--?[a-z][\w/-]*")
+_ENTRY = re.compile(r"^(\w+)(?: : ((?:--?[a-z][\w/-]*,? ?)*)(.*))?\n((?:    .*\n)+)", re.MULTILINE)
 
 
-def option_of(kind: Any) -> Any:
-    """The type of an option as typer takes it, from that of a field."""
-    said = _said(kind)
-    plain = bool | None if "/" in said.option else _plain(kind)
-    return Annotated[
-        plain, typer.Option(said.option, help=said.about, metavar=said.word, callback=_checked(said, kind))
-    ]
+def _option(name: str, kind: Any, flags: str, word: str, about: str) -> Parameter:
+    """An option of a field; a switch is off, unless it has two sides, and all others are not given."""
+    flag, plain = flags.strip() or f"--{name.replace('_', '-')}", _plain(kind)
+    two_sides = "/" in flag
 
-
-def _said(kind: Any) -> Said:
-    return next(extra for extra in _extras(kind) if isinstance(extra, Said))
-
-
-def _extras(kind: Any) -> tuple[Any, ...]:
-    """What stands behind a type in `Annotated`."""
-    extras: tuple[Any, ...] = getattr(kind, "__metadata__", ())
-    return extras
-
-
-def _checked(said: Said, kind: Any) -> Callable[[Any], Any]:
-    """Refuses numbers that are not in the range of the field."""
-
-    def check(value: Any) -> Any:
+    def checked(value: Any) -> Any:
+        """Refuses numbers that are not in the range of the field."""
         if isinstance(value, int | float) and not isinstance(value, bool):
-            convert(value, get_args(kind)[0], source=said.option, field=said.option.strip("-").replace("-", "_"))
+            convert(value, kind, source=flag, field=flag.strip("-").replace("-", "_"))
         return value
 
-    return check
+    made = typer.Option(flag, help=" ".join(about.split()), metavar=word or None, callback=checked)
+    usual = False if plain is bool and not two_sides else None
+    return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
 
 
 def _plain(kind: Any) -> Any:
@@ -112,15 +117,46 @@ def _leaves(kind: Any) -> list[Any]:
     return [kind if kind in (bool, int, float, NoneType) else str]
 
 
-def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of each group among its parameters in the place of that parameter."""
-    hints = get_type_hints(command, include_extras=True)
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+class Commands(typer.Typer):
+    """The commands below a command."""
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**{"no_args_is_help": True, **about})
+        self.callback()(only_named)
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[Command], Command]:
+        """Registers a function under a name."""
+        register = super().command(name, **more)
+
+        def add(command: Command) -> Command:
+            register(with_options(command))
+            return command
+
+        return add
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: with what its docstring says of its parameters, and what groups of options are."""
+    hints, plain = get_type_hints(command, include_extras=True), get_type_hints(command)
+    about, told = _told(command.__doc__, "Parameters")
+    known = signature(command).parameters
     given: dict[str, Options] = {
         name: sum(kind.__metadata__, ()) for name, kind in hints.items() if getattr(kind, "__origin__", None) is Given
     }
     parameters: list[Parameter] = []
-    for name, parameter in signature(command).parameters.items():
-        parameters += given.get(name) or (parameter_of(name, hints[name], parameter.default),)
+    for name, parameter in known.items():
+        kind = hints[name]
+        if name in told:
+            names, word, text = told[name]
+            made = typer.Argument if parameter.kind is Parameter.POSITIONAL_ONLY else typer.Option
+            flags = _FLAG.findall(names) or ([f"--{name.replace('_', '-')}"] if plain[name] is bool else [])
+            said: dict[str, Any] = {"help": " ".join(text.split()), "metavar": word or None, **_bounds(kind)}
+            kind = Annotated[plain[name], made(*flags, **said)]
+        parameters += given.get(name) or (parameter_of(name, kind, parameter.default),)
+    by_position = [name for name, parameter in known.items() if parameter.kind is Parameter.POSITIONAL_ONLY]
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -129,11 +165,20 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = Given(
                 {f: v for f, (v, usual) in taken.items() if v is not None and (v or usual is not False)}
             )
-        command(**values)
+        arguments = [values.pop(name) for name in by_position]
+        command(*arguments, **values)
 
+    run.__doc__ = about
     run.__dict__["__signature__"] = Signature(parameters, return_annotation=None)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
     return run
+
+
+def _bounds(kind: Any) -> dict[str, float]:
+    """The least and the largest value that a number may have, as typer takes them."""
+    kinds = (kind, *get_args(kind))
+    found = [extra for each in kinds for extra in getattr(each, "__metadata__", ()) if isinstance(extra, Range)]
+    return {"min": found[0].least} if found else {}
 
 
 def parameter_of(name: str, annotation: Any, default: Any) -> Parameter:

@@ -1,8 +1,8 @@
 """Outputs never destroy inputs: one rule for all commands, applied before anything is read or run.
 
-What a command writes stands in `WRITTEN`; whatever else on its command line may name a file is read. Refused are an
-output that is the same file as an input or as another output (by link, other spelling or hard link), an existing file
-that is not what the command writes, and a place where nothing can be written.
+What a command writes stands in ``commands.toml``; whatever else on its command line may name a file is read. Refused
+are an output that is the same file as an input or as another output (by link, other spelling or hard link), an
+existing file that is not what the command writes, and a place where nothing can be written.
 """
 
 from __future__ import annotations
@@ -12,21 +12,17 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from allocator.cli.inputs.examples import EXAMPLE_COLUMNS
+from allocator.cli.app import FOLDERS
 from allocator.cli.screen import shown_as_text
 from throughputs import InputError
-from throughputs.goodput.samples import SAMPLE_COLUMNS
 
 _LOOKED_AT = 1 << 16
 _READ = re.compile(r"FILE|FOLDER|DIR|INSTANCE|RUN|FROM")
 _TABS = (6, 9, 11)
-
-BYTES = {"submit": ("-- COMMAND...", "--env", "--directory")}
-"""What is handed on to jobs as it is, whether or not it is text."""
 
 Look = Callable[[bytes], bool]
 """Whether the bytes at the beginning and the end of a file are those of what a command writes."""
@@ -36,13 +32,10 @@ def _words(*words: str) -> Look:
     return lambda contents: all(word.encode() in contents for word in words)
 
 
-_PARQUET, _TABLE_OF_JOBS = _words("PAR1"), _words("job_type", "scale_factor", "arrival_time")
-_THROUGHPUTS = _words("job_type", "scale_factor", "throughput")
-_PAGE = _words("<!doctype html>", "Content-Security-Policy")
+_TABLE_OF_JOBS = _words("job_type", "scale_factor", "arrival_time")
 
 
 def _jobs(contents: bytes) -> bool:
-    """A table of jobs that is not one of finished jobs."""
     return _TABLE_OF_JOBS(contents) and b"jct" not in contents.split(b"\n", 1)[0]
 
 
@@ -55,6 +48,19 @@ def _trace(contents: bytes) -> bool:
 
 def _picture(contents: bytes) -> bool:
     return contents.startswith((b"\x89PNG", b"%PDF")) or b"<svg" in contents
+
+
+_KINDS = {
+    "jobs": _jobs, "trace": _trace, "picture": _picture, "page": _words("<!doctype html>", "Content-Security-Policy"),
+}  # fmt: skip
+
+
+def _look(declared: Any) -> Look:
+    """What a file looks like that stands in ``commands.toml``: its kind, words, or several lists of words."""
+    if isinstance(declared, str):
+        return _KINDS[declared]
+    looks = [_words(*words) for words in declared] if any(isinstance(word, list) for word in declared) else []
+    return (lambda contents: any(look(contents) for look in looks)) if looks else _words(*declared)
 
 
 @dataclass(frozen=True)
@@ -85,113 +91,54 @@ class File:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that a command makes: its files by name, and patterns of those below it that others look after."""
+    """A folder that a command makes: what its files look like, by name or pattern."""
 
-    files: Mapping[str, Look] = field(default_factory=dict)
-    below: Sequence[str] = ()
+    files: Mapping[str, Look]
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Folder:
+        """As it stands in ``commands.toml``."""
+        files: dict[str, Look] = {}
+        for name, each in declared.items():
+            inner = FOLDERS.get(each) if isinstance(each, str) else None
+            below = {"": _look(each)} if inner is None else cls.of(inner).files
+            files |= {str(PurePosixPath(name, place)): look for place, look in below.items()}
+        return cls(files)
 
     def check(self, option: str, path: Path) -> None:
         """Raise InputError where it cannot be made, or what it would replace is something else."""
         _check_place(option, path, path)
         for name, looks in self.files.items():
-            File(looks).check_contents(option, path / name)
+            if "*" not in name:
+                File(looks).check_contents(option, path / name)
 
     def replaced(self, path: Path) -> Iterator[Path]:
         """What would no longer be what it is: files, and the folder as a whole."""
         yield path
-        for pattern in (*self.files, *self.below):
+        for pattern in self.files:
             yield from path.glob(pattern)
 
 
-RUN = Folder(
-    {
-        "summary.json": _words('"policy"', '"status_detail"'),
-        "jobs.csv": _words("job_id", "jct"),
-        "rounds.parquet": _words("end_time", "job_id", "accelerator", "gpus"),
-        "timeline.parquet": _words("active_jobs", "busy_gpus"),
-        "priorities.csv": _words("priority_weight"),
-        "entities.csv": _words("entity"),
-        "efficiency.csv": _words("time,efficiency"),
-        "fragmentation.parquet": _words("free_gpus", "fragmented_gpus"),
-        "rates.parquet": _words("PAR1", "job_id"),
-        "capacity.parquet": _words("PAR1", "time"),
-        "decisions.parquet": _words("decision", "status"),
-        "shares.parquet": _words("decision", "job_id", "share"),
-        "profiler.csv": _words("profiler_queueing_time"),
+RUN, SWEPT, SPREAD = Folder.of(FOLDERS["run"]), Folder.of(FOLDERS["sweep"]), File(_words("lower_quartile"))
+"""The files of a run and of a sweep, and the file beside measured throughputs."""
+
+
+def written_by(declared: Mapping[str, Any]) -> dict[str, File | Folder]:
+    """What a command writes, by the option (or the argument, by its metavar) that names it."""
+    return {
+        option: Folder.of(each) if isinstance(each, Mapping) else File(_look(each))
+        for option, each in declared.get("writes", {}).items()
     }
-)
-"""The files of a run."""
-
-SWEPT = Folder(
-    {"sweep.json": _words('"format"', '"points"'), "results.parquet": _PARQUET},
-    ("points/*.json", "jobs/*.parquet", "logs/*.log"),
-)
-"""The files of a sweep."""
-
-SPREAD = File(_words("lower_quartile"))
-"""The file beside measured throughputs."""
-
-DIFFERENCES = "differences.json"
-"""Paired differences between policies that `compare` ran with several seeds."""
-
-_COMPARED = {"report.html": _PAGE, "comparison.json": lambda c: b'"policy"' in c or b'"caveats"' in c}
-
-WRITTEN: dict[str, dict[str, File | Folder]] = {
-    "solve": {"--out": File(_words('"policy"', '"objective_unit"'))},
-    "audit": {"--out": File(_words('"properties"', '"explanations"'))},
-    "simulate": {"--out": RUN, "--checkpoint": File(_words("allocator checkpoint"))},
-    "compare": {
-        "--out": Folder(
-            _COMPARED | {DIFFERENCES: _words('"baseline"', '"pairs"')},
-            [f"{folder}/{name}" for folder in ("*", "*/*") for name in RUN.files],
-        )
-    },
-    "whatif": {
-        "--out": Folder(
-            {
-                "whatif.html": _PAGE,
-                "whatif.json": _words('"rows"'),
-                "rows.csv": _words("policy"),
-                "next_gpus.csv": _words("accelerator"),
-                **{f"runs/{name}": looks for name, looks in SWEPT.files.items()},
-            },
-            ["*/jobs.csv", *(f"runs/{pattern}" for pattern in SWEPT.below)],
-        )
-    },
-    "policies new": {"--out": Folder()},
-    "trace generate": {"--out": File(_trace)},
-    "trace convert": {"TO": File(_trace)},
-    "trace import": {"--out": File(_jobs)},
-    "trace example-log": {"--out": File(_words(",".join(EXAMPLE_COLUMNS)))},
-    "predict": {"--out": File(_jobs), "--report": File(_PAGE)},
-    "nodes": {"--out": File(_words("nodes_in_use", "nodes_awake")), "--report": File(_PAGE)},
-    "throughputs fit": {"--out": File(_words("# Fitted to")), "--plot": File(_picture)},
-    "throughputs example-samples": {"--out": File(_words(",".join(SAMPLE_COLUMNS)))},
-    **{f"sweep {kind}": {"--out": SWEPT} for kind in ("continuous", "static", "trace", "run")},
-    "sweep plot": {"--out": File(_picture)},
-    "sweep export": {"--out": File(lambda c: b"{tabular}" in c or b"policy" in c.split(b"\n", 1)[0])},
-    "study": {"--out": Folder()},
-    "record": {
-        "--out": Folder(
-            {**RUN.files, **_COMPARED}
-            | {"trace.csv": _jobs, "throughputs.csv": _THROUGHPUTS}
-            | {f"simulated/{name}": looks for name, looks in RUN.files.items()}
-        )
-    },
-    # a table that figures are added to is read, which is a test of its own
-    "profile": {"--out": File(lambda c: b'"null"' in c or _THROUGHPUTS(c)), "--into": File(_words())},
-}
-"""By command, the options (or the argument, by its metavar) that name what it writes."""
 
 
-def guard(command: Any, name: str) -> None:
+def guard(command: Any, declared: Mapping[str, Any]) -> None:
     """Make a command look at what it would write before it does anything, its options included, and print text."""
-    parse, run = command.parse_args, command.invoke
+    parse, run, written = command.parse_args, command.invoke, written_by(declared)
 
     def parse_args(context: Any, args: list[str]) -> Any:
         with _arguments_as_options(command):
             if args and not context.resilient_parsing:
-                _check(command, WRITTEN.get(name, {}), context, args, BYTES.get(name, ()))
+                _check(command, written, context, args, declared.get("bytes", ()))
             return parse(context, args)
 
     def invoke(context: Any) -> Any:

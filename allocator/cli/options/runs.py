@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import numpy as np
 
-from allocator.cli.options.groups import Given, Options, option_of, options, options_of
+from allocator.cli.options.groups import Given, Options, options
 from allocator.cli.options.shared import (
+    SHARED,
     ChoiceOption,
     SettingOption,
     SolverOption,
@@ -30,7 +31,7 @@ from allocator.cli.options.values import (
     without_setting,
 )
 from allocator.cluster import cluster_texts
-from allocator.conversion import Said, convert_text, kinds_of
+from allocator.conversion import convert_text, kinds_of
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Recorded
 from allocator.plugins import rule_of_text
@@ -51,42 +52,46 @@ if TYPE_CHECKING:
 
 POLICY_PREFIX = "policy."
 
-_SAID = {
-    "round_seconds": Said("--round", "Length of a round; the preset's if omitted.", "SECONDS"),
-    "slot_seconds": Said(
-        "--slot",
-        "Length of a slot: least time between decisions at events, and of a slot of policies that plan in slots; the "
-        "preset's if omitted.",
-        "SECONDS",
-    ),
-    "recompute_interval_seconds": Said(
-        "--recompute-interval", "Least time between two decisions of the policy.", "SECONDS"
-    ),
-    "restart_penalty_seconds": Said(
-        "--restart-penalty",
-        "What it costs a gang to start, whatever its size; 0: nothing; the preset's if omitted.",
-        "SECONDS",
-    ),
-    "ideal": Said("--ideal", "No rounds: every job gets exactly its shares at every moment."),
-    "unconsolidated_throughputs": Said(
-        "--unconsolidated", "Gangs spread over servers go at the throughput that the table has for that."
-    ),
-    "max_waiting_jobs": Said("--max-waiting", "Stop as saturated when more jobs wait than that.", "JOBS"),
-    "max_clock_seconds": Said("--max-clock", "Stop as saturated when the simulated clock passes this.", "SECONDS"),
-}
-"""Settings of mechanism and simulator that have options of their own; all others are given by ``--set``."""
 
-_KINDS = {name: Annotated[DEFAULT.kinds()[name], said] for name, said in _SAID.items()}
+class _Settings:
+    """Settings of mechanism and simulator that have options of their own; all others are given by ``--set``.
 
-RoundOption, SlotOption = option_of(_KINDS["round_seconds"]), option_of(_KINDS["slot_seconds"])
+    Options
+    -------
+    round_seconds : --round SECONDS
+        Length of a round; the preset's if omitted.
+    slot_seconds : --slot SECONDS
+        Length of a slot: least time between decisions at events, and of a slot of policies that plan in slots; the
+        preset's if omitted.
+    recompute_interval_seconds : --recompute-interval SECONDS
+        Least time between two decisions of the policy.
+    restart_penalty_seconds : --restart-penalty SECONDS
+        What it costs a gang to start, whatever its size; 0: nothing; the preset's if omitted.
+    ideal
+        No rounds: every job gets exactly its shares at every moment.
+    unconsolidated_throughputs : --unconsolidated
+        Gangs spread over servers go at the throughput that the table has for that.
+    max_waiting_jobs : --max-waiting JOBS
+        Stop as saturated when more jobs wait than that.
+    max_clock_seconds : --max-clock SECONDS
+        Stop as saturated when the simulated clock passes this.
+    """
+
+
+SETTINGS = {option.name: option for option in options(_Settings, kinds=DEFAULT.kinds())}
 
 _OF_JOBS = "time_unit_seconds predictions default_limit_hours preload whole_gpus slos entities_by"
 
 RUN: Options = (
-    *options(Run, "throughputs cluster gpus_per_server accelerator preset"),
-    *options_of(_KINDS),
+    SHARED["throughputs"],
+    *options(Run, "cluster"),
+    SHARED["gpus_per_server"],
+    SHARED["accelerator"],
+    *options(Run, "preset"),
+    *SETTINGS.values(),
     *options(Run, "window start prices entities profiling_percentage reference_models seed"),
-    *options(Recorded, _OF_JOBS),
+    SHARED["time_unit_seconds"],
+    *options(Recorded, _OF_JOBS.partition(" ")[2]),
     *option_parameters(solver=SolverOption, choice=ChoiceOption, settings=SettingOption, world=WorldOption),
 )
 """Cluster, throughputs, settings and workload of one or more simulations."""
@@ -207,7 +212,7 @@ def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], di
     """Settings of the preset that have options of their own or are set by ``--set``; and those of policies, as text."""
     chosen = preset(given.get("preset", "default"))
     known, kinds = chosen.kinds(), chosen.kinds_of_policy
-    changes = given.some(_SAID)
+    changes = given.some(SETTINGS)
     if "restart_penalty_seconds" in changes:
         changes |= constant_restart_penalty(changes["restart_penalty_seconds"])
     of_policies = {}

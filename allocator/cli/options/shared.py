@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from allocator.cli.options.groups import Options, argument, option, option_of, parameter_of
+from allocator.cli.options.groups import Options, argument, option, options, parameter_of
 from allocator.cli.screen import rich_console
-from allocator.experiments.words import ACCELERATOR, SERVERS, THROUGHPUTS, TIME_UNIT
+from allocator.conversion import NotNegative
 from allocator.results.outcomes import unserved_reasons
 from allocator.results.summary import fallbacks_told
 
@@ -36,15 +36,34 @@ PolicyNameOption = Annotated[str, option("--policy", "Name of the policy; `alloc
 InstanceChoiceOption = Annotated[str | None, option("--choice", "Which of the optima: balanced or published.")]
 _TABLE_HELP = "Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted."
 TableOption = Annotated[Path | None, option("--throughputs", _TABLE_HELP, "FILE|FOLDER")]
-ServersOption, AcceleratorOption, ThroughputsOption, TimeUnitOption = (
-    option_of(kind)
-    for kind in (
-        Annotated[str, SERVERS],
-        Annotated[str, ACCELERATOR],
-        Annotated[str, THROUGHPUTS],
-        Annotated[float, TIME_UNIT],
-    )
-)
+
+
+class Shared:
+    """What is asked for by commands that make runs and by others, which need not load what runs need.
+
+    Options
+    -------
+    throughputs : FILE|FOLDER
+        Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted. For jobs that
+        choose their batch size: goodput (the embedded profiles), profiles (TOML), or a folder of models.
+    gpus_per_server : TYPE:COUNT,...
+        GPUs in one server of each type; 1 if omitted.
+    accelerator : TYPE
+        Accelerator type of a folder of throughputs and of a cluster in a CSV file; if omitted that of the folder's
+        name, as in throughputs_A100.
+    time_unit_seconds : --time-unit SECONDS
+        One unit of the times in a trace of ElasticFlow or Chronus; inferred from the trace if omitted.
+    """
+
+    kinds: ClassVar[Mapping[str, Any]] = dict.fromkeys(("throughputs", "gpus_per_server", "accelerator"), str) | {
+        "time_unit_seconds": NotNegative
+    }
+
+
+SHARED = {option.name: option for option in options(Shared, kinds=Shared.kinds)}
+"""These options by name."""
+
+ThroughputsOption, ServersOption, AcceleratorOption, TimeUnitOption = (each.annotation for each in SHARED.values())
 SeedOption = Annotated[int, option("--seed", "Seed of everything that is drawn at random.", min=0)]
 SolverOption = Annotated[
     str | None,

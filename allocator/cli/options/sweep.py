@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from allocator.cli.options.groups import Given, Options, option, options, parameter_of
-from allocator.cli.options.shared import DEFAULT_CLUSTER, JsonOption, SettingOption, option_parameters, say
+from allocator.cli.options.shared import DEFAULT_CLUSTER, SHARED, JsonOption, SettingOption, option_parameters, say
 from allocator.cli.options.values import make_window, named_values, prices_of_text
 from allocator.experiments.definition import definition_of_policies, kinds_under_workload, setting_of_text
 from allocator.experiments.run import Run
@@ -60,7 +60,9 @@ SWEPT: Options = (
     parameter_of("policies", PoliciesOption, DEFAULT_POLICIES),
     parameter_of("seeds", SeedsOption, "0"),
     parameter_of("clusters", ClustersOption, [DEFAULT_CLUSTER]),
-    *options(Run, "gpus_per_server throughputs prices preset"),
+    SHARED["gpus_per_server"],
+    SHARED["throughputs"],
+    *options(Run, "prices preset"),
     *options(Lengths, "slos"),
     *option_parameters(settings=SettingOption, vary=VaryOption),
     parameter_of("keep_jobs", KeepOption, False),

@@ -6,15 +6,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
 from allocator.cli.service.options import JobsArgument, StateOption, asked_or_read, job_numbers
 from allocator.cli.service.tables import FINAL_STATES, service_lines
+from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import LogReader
 from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
 from allocator.runtime.door.words import details, event_line, span
@@ -51,12 +51,20 @@ def _cancelled(answer: dict[str, list[int]], as_json: bool) -> None:
 
 def logs_command(
     state: StateOption,
-    job: Annotated[str | None, argument("Number of the job; the last one if omitted.", "[JOB]")] = None,
-    follow: Annotated[bool, option("--follow", "-f", "Go on as it is written, until the job is through.")] = False,
+    job: str | None = None,
+    /,
+    follow: bool = False,
 ) -> None:
     """What a job has printed.
 
     Of all its starts the last output is kept.
+
+    Parameters
+    ----------
+    job : [JOB]
+        Number of the job; the last one if omitted.
+    follow : --follow, -f
+        Go on as it is written, until the job is through.
     """
     client = Client(state)
     asked = {"jobs": [_last_job(state)] if job is None else job_numbers([job])}
@@ -101,15 +109,25 @@ def _last_job(state: Path) -> int:
 
 
 def drain_command(
-    node: Annotated[str, argument("Name of the node.")],
+    node: str,
+    /,
     state: StateOption,
-    now: Annotated[bool, option("--now", "Evict the jobs that run there: they save and go elsewhere.")] = False,
-    yes: Annotated[bool, option("--yes", "With --now: do not ask.")] = False,
+    now: bool = False,
+    yes: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take a node out of use: nothing starts there any more, and what runs there goes on to its end.
 
     With --now it says whose jobs are evicted, and asks.
+
+    Parameters
+    ----------
+    node
+        Name of the node.
+    now
+        Evict the jobs that run there: they save and go elsewhere.
+    yes
+        With --now: do not ask.
     """
     client = Client(state)
     there = whole_status(client.ask, active=True)["jobs"] if now else []
@@ -122,10 +140,14 @@ def drain_command(
     _told(client.ask("drain", node=node, evict=[job["id"] for job in evict]), as_json)
 
 
-def resume_command(
-    node: Annotated[str, argument("Name of the node.")], state: StateOption, as_json: JsonOption = False
-) -> None:
-    """Take a node into use again."""
+def resume_command(node: str, /, state: StateOption, as_json: JsonOption = False) -> None:
+    """Take a node into use again.
+
+    Parameters
+    ----------
+    node
+        Name of the node.
+    """
     _told(Client(state).ask("resume", node=node), as_json)
 
 
@@ -140,12 +162,23 @@ def _told(answer: dict[str, Any], as_json: bool) -> None:
 
 def history_command(
     state: StateOption,
-    job: Annotated[str | None, argument("Number of a job; all if omitted.", "[JOB]")] = None,
-    last: Annotated[int, option("So many events.", min=1)] = 100,
-    with_details: Annotated[bool, option("--details", "All that each event says, in long lines.")] = False,
+    job: str | None = None,
+    /,
+    last: AtLeastOne = 100,
+    with_details: bool = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What has happened: events of a service, or of one job."""
+    """What has happened: events of a service, or of one job.
+
+    Parameters
+    ----------
+    job : [JOB]
+        Number of a job; all if omitted.
+    last
+        So many events.
+    with_details : --details
+        All that each event says, in long lines.
+    """
     if job is not None:
         answer = asked_or_read(state, "job", job=job_numbers([job])[0])
         events = [
@@ -165,11 +198,20 @@ def history_command(
 
 def policy_command(
     state: StateOption,
-    name: Annotated[str | None, argument("Another policy; if omitted the one in force is shown.")] = None,
-    settings: Annotated[list[str] | None, option("--set", "A setting of it; may be repeated.", "NAME=VALUE")] = None,
+    name: str | None = None,
+    /,
+    settings: list[str] | None = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The policy of a service: show it, or change it while jobs run."""
+    """The policy of a service: show it, or change it while jobs run.
+
+    Parameters
+    ----------
+    name
+        Another policy; if omitted the one in force is shown.
+    settings : --set NAME=VALUE
+        A setting of it; may be repeated.
+    """
     if name is None and settings:
         raise InputError("--set", found=settings[0], expected="the name of a policy before it")
     own = dict(named_value("--set", text) for text in settings or [])

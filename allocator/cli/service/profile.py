@@ -8,9 +8,8 @@ import re
 import shlex
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from allocator.cli.options.groups import argument, option
 from allocator.cli.options.outputs import SPREAD
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import distinct_numbers, named_value
@@ -27,58 +26,62 @@ if TYPE_CHECKING:
 
 
 def profile_command(
-    command: Annotated[
-        list[str],
-        argument("The command and its arguments, after --. No shell reads them.", "-- COMMAND..."),
-    ],
-    job_type: Annotated[str, option("--type", "Its name in the throughput table.", "NAME")],
-    out: Annotated[
-        Path | None,
-        option("The throughput table: .json, .csv or .parquet.", "FILE"),
-    ] = None,
-    into: Annotated[
-        Path | None,
-        option(
-            "A table that the figures are added to; it is replaced unless --out is given.",
-            "FILE",
-        ),
-    ] = None,
-    virtual: Annotated[
-        str | None,
-        option(
-            "Accelerators that need not exist; if omitted the NVIDIA GPUs of this machine.",
-            "TYPE:COUNT,...",
-        ),
-    ] = None,
-    gpus: Annotated[str, option("Numbers of GPUs.", "COUNT,...")] = "1",
-    seconds: Annotated[float, option("Training that is measured each time, and two steps.", "SECONDS")] = 10.0,
-    warm_up: Annotated[float, option("After the first step, before it is measured.", "SECONDS")] = 0.0,
-    repeats: Annotated[int, option("Starts in each place.", min=1)] = 3,
-    colocate: Annotated[
-        str | None,
-        option("Another command, to be measured on the same GPUs, in one argument.", "COMMAND"),
-    ] = None,
-    colocate_type: Annotated[str | None, option("Its name; that of --type if omitted.", "NAME")] = None,
-    pattern: Annotated[
-        str | None,
-        option(
-            "--steps-pattern",
-            "Finds steps in the output of a program that does not report them: a group is their number, without "
-            "one each match is a step.",
-            "REGEX",
-        ),
-    ] = None,
-    patience: Annotated[float, option("Without a step, after which it is given up.", "SECONDS")] = 300.0,
-    per_gpu: Annotated[
-        bool, option("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
-    ] = False,
-    environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
+    command: list[str],
+    /,
+    job_type: str,
+    out: Path | None = None,
+    into: Path | None = None,
+    virtual: str | None = None,
+    gpus: str = "1",
+    seconds: float = 10.0,
+    warm_up: float = 0.0,
+    repeats: AtLeastOne = 3,
+    colocate: str | None = None,
+    colocate_type: str | None = None,
+    pattern: str | None = None,
+    patience: float = 300.0,
+    per_gpu: bool = False,
+    environment: list[str] | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how many steps per second a program makes, by accelerator type and number of GPUs.
 
     The figures make a throughput table, which --throughputs of solve, simulate and serve takes. Their spread is
     printed, and kept beside the table in a file that ends in .spread.csv.
+
+    Parameters
+    ----------
+    command : -- COMMAND...
+        The command and its arguments, after --. No shell reads them.
+    job_type : --type NAME
+        Its name in the throughput table.
+    out : FILE
+        The throughput table: .json, .csv or .parquet.
+    into : FILE
+        A table that the figures are added to; it is replaced unless --out is given.
+    virtual : TYPE:COUNT,...
+        Accelerators that need not exist; if omitted the NVIDIA GPUs of this machine.
+    gpus : COUNT,...
+        Numbers of GPUs.
+    seconds : SECONDS
+        Training that is measured each time, and two steps.
+    warm_up : SECONDS
+        After the first step, before it is measured.
+    repeats
+        Starts in each place.
+    colocate : COMMAND
+        Another command, to be measured on the same GPUs, in one argument.
+    colocate_type : NAME
+        Its name; that of --type if omitted.
+    pattern : --steps-pattern REGEX
+        Finds steps in the output of a program that does not report them: a group is their number, without one
+        each match is a step.
+    patience : SECONDS
+        Without a step, after which it is given up.
+    per_gpu : --process-per-gpu
+        Start it once for each GPU, with the variables of torchrun.
+    environment : --env NAME=VALUE
+        A variable; may be repeated.
     """
     target = _target(out, into)
     SPREAD.check("--out, --into", _spread_file(target))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from allocator.cli.options.groups import option
 from allocator.cli.options.shared import JsonOption, TableOption, console, print_json
 from allocator.cli.service.options import StateOption
 from allocator.report.errors import errors_section, errors_table
@@ -22,9 +21,9 @@ from throughputs.files import write_json
 
 def record_command(
     state: StateOption,
-    out: Annotated[Path, option("Folder for the results.", "DIR")],
+    out: Path,
     throughputs: TableOption = None,
-    simulate: Annotated[bool, option("--simulate/--no-simulate", "Simulate the same jobs, and compare.")] = True,
+    simulate: bool = True,
     as_json: JsonOption = False,
 ) -> None:
     """Turn what a service did into the results of a run: of one that runs, or has run.
@@ -34,6 +33,13 @@ def record_command(
     same cluster, with restarts that cost what they did: in DIR/simulated, with report.html and comparison.json. Of a
     service whose policy, settings or GPUs changed, or whose jobs are not through, this says so, and gives no errors of
     figures that mean nothing then.
+
+    Parameters
+    ----------
+    out : DIR
+        Folder for the results.
+    simulate : --simulate/--no-simulate
+        Simulate the same jobs, and compare.
     """
     known = throughputs or state / THROUGHPUTS_FILE
     table = read_table(known) if throughputs or known.exists() else None

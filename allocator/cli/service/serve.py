@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from allocator.cli.options.groups import Given, option, option_groups
+from allocator.cli.options.groups import Given
 from allocator.cli.options.runs import runs_of
 from allocator.cli.options.shared import console
 from allocator.cli.options.values import named_value
@@ -25,7 +25,7 @@ from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.ray import RayAdapter, RaySettings
-from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
+from allocator.runtime.adapters.slurm import SlurmAdapter
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.requests import Requests
@@ -39,17 +39,21 @@ from allocator.variants import Variant
 from throughputs import InputError, ThroughputTable, write_table
 
 
-@option_groups
 def serve_command(
     state: StateOption,
     given: Annotated[Given, SERVED],
-    anew: Annotated[bool, option("--defaults", "What is omitted is at its default, not as at the last start.")] = False,
+    anew: bool = False,
 ) -> None:
     """Run real jobs under a policy, on this machine, a Slurm or a Ray cluster.
 
     The jobs are those that are submitted to its state folder, until it is stopped. They run as the
     user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
     where it was, with the same options: those that are given again are changed, all others stay.
+
+    Parameters
+    ----------
+    anew : --defaults
+        What is omitted is at its default, not as at the last start.
     """
     if not state.exists():
         # who is refused leaves nothing behind
@@ -155,7 +159,7 @@ def _local(state: Path, told: Mapping[str, Any]) -> Adapter:
 
 
 def _slurm(state: Path, told: Mapping[str, Any]) -> Adapter:
-    return SlurmAdapter(state.absolute() / "jobs", SlurmSettings(partition=told.get("partition", "")))
+    return SlurmAdapter(state.absolute() / "jobs", told.get("partition", ""))
 
 
 def _ray(state: Path, told: Mapping[str, Any]) -> Adapter:

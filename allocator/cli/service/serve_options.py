@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from allocator.cli.options.groups import Given, Options, options, options_of
-from allocator.cli.options.runs import POLICY_PREFIX, RoundOption, SlotOption
-from allocator.cli.options.shared import ChoiceOption, SettingOption, SolverOption, ThroughputsOption, option_parameters
+from allocator.cli.options.groups import Given, Options, options
+from allocator.cli.options.runs import POLICY_PREFIX, SETTINGS
+from allocator.cli.options.shared import SHARED, ChoiceOption, SettingOption, SolverOption, option_parameters
 from allocator.cli.options.values import named_value
-from allocator.conversion import Said, kinds_of
+from allocator.conversion import kinds_of
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
 from allocator.runtime.settings import DoorSettings, ServiceSettings
 from throughputs import InputError
 
-_OWN = {
-    "adapter": Annotated[
-        str, Said("--adapter", "The cluster: at first local (this machine); or slurm, ray.", "local|slurm|ray")
-    ],
-    "virtual": Annotated[
-        str,
-        Said(
-            "--virtual",
-            "Accelerators that need not exist, on this machine; without them its NVIDIA GPUs.",
-            "TYPE:COUNT,...",
-        ),
-    ],
-    "partition": Annotated[
-        str, Said("--partition", "Of the Slurm cluster; without it its default one, and all nodes.")
-    ],
-    "ray": Annotated[
-        str, Said("--ray", "Run jobs on this Ray cluster: auto, or host and port of its head.", "ADDRESS")
-    ],
-    "map": Annotated[
-        str, Said("--map", "Accelerator types by what Ray calls them, if not as Ray in small letters.", "NAME=TYPE,...")
-    ],
-    "policy": Annotated[str, Said("--policy", "Who runs where; at first fifo_perf.")],
-    "preset": Annotated[str, Said("--preset", "Settings of a published system; at first default.")],
-    "entities": Annotated[str, Said("--entities", "Entities that jobs may belong to.", "FILE")],
-}
+
+class _Own:
+    """What a service alone is told.
+
+    Options
+    -------
+    adapter : local|slurm|ray
+        The cluster: at first local (this machine); or slurm, ray.
+    virtual : TYPE:COUNT,...
+        Accelerators that need not exist, on this machine; without them its NVIDIA GPUs.
+    partition
+        Of the Slurm cluster; without it its default one, and all nodes.
+    ray : ADDRESS
+        Run jobs on this Ray cluster: auto, or host and port of its head.
+    map : NAME=TYPE,...
+        Accelerator types by what Ray calls them, if not as Ray in small letters.
+    policy
+        Who runs where; at first fifo_perf.
+    preset
+        Settings of a published system; at first default.
+    entities : FILE
+        Entities that jobs may belong to.
+    """
+
 
 SERVED: Options = (
-    *options_of(_OWN),
-    *option_parameters(
-        round_seconds=RoundOption,
-        slot_seconds=SlotOption,
-        throughputs=ThroughputsOption,
-        solver=SolverOption,
-        choice=ChoiceOption,
-        settings=SettingOption,
-    ),
+    *options(_Own, kinds=defaultdict(lambda: str)),
+    SETTINGS["round_seconds"],
+    SETTINGS["slot_seconds"],
+    SHARED["throughputs"],
+    *option_parameters(solver=SolverOption, choice=ChoiceOption, settings=SettingOption),
     *options(ServiceSettings),
     *options(DoorSettings),
 )

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-from allocator.cli.options.groups import Given, argument, option, option_groups, options
+from allocator.cli.options.groups import Given, option, options
 from allocator.cli.options.shared import JsonOption, print_json
 from allocator.cli.service.options import StateOption, duration, job_numbers
 from allocator.runtime.door.client import Client, in_parts
@@ -17,28 +17,18 @@ from allocator.runtime.records.book import Job
 from throughputs import InputError
 
 
-@option_groups
 def submit_command(
-    command: Annotated[
-        list[str],
-        argument("The command and its arguments, after --. No shell reads them.", "-- COMMAND..."),
-    ],
+    command: list[str],
+    /,
     state: StateOption,
     given: Annotated[Given, options(Job, "gpus total_steps job_type name weight entity one_process_per_gpu retries")],
-    length: Annotated[
-        str | None,
-        option("--duration", "How long it takes on its fastest type, if known: 90, 30m, 12h.", "TIME"),
-    ] = None,
-    limit: Annotated[
-        str | None, option("--time-limit", "How long it may run in all: 90, 30m, 12h. It is told before.", "TIME")
-    ] = None,
-    types: Annotated[
-        str | None, option("--on", "Accelerator types that it runs on; all if omitted.", "TYPE,...")
-    ] = None,
-    after: Annotated[str | None, option("Jobs that have to complete before it starts.", "JOB,...")] = None,
-    within: Annotated[str | None, option("Its deadline, from now: 90, 30m, 12h.", "TIME")] = None,
-    folder: Annotated[Path | None, option("--directory", "Where it starts; here if omitted.", "DIR")] = None,
-    environment: Annotated[list[str] | None, option("--env", "A variable; may be repeated.", "NAME=VALUE")] = None,
+    length: str | None = None,
+    limit: str | None = None,
+    types: str | None = None,
+    after: str | None = None,
+    within: str | None = None,
+    folder: Path | None = None,
+    environment: list[str] | None = None,
     copies: Annotated[int, option("Submit so many; each finds its ALLOCATOR_COPY, from 0.", min=1, max=10_000)] = 1,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,6 +36,25 @@ def submit_command(
 
     The command is started when the policy says so, with its lease in the environment;
     `python -m pydoc allocator.lease` says what a training script does to save and end when its lease ends.
+
+    Parameters
+    ----------
+    command : -- COMMAND...
+        The command and its arguments, after --. No shell reads them.
+    length : --duration TIME
+        How long it takes on its fastest type, if known: 90, 30m, 12h.
+    limit : --time-limit TIME
+        How long it may run in all: 90, 30m, 12h. It is told before.
+    types : --on TYPE,...
+        Accelerator types that it runs on; all if omitted.
+    after : JOB,...
+        Jobs that have to complete before it starts.
+    within : TIME
+        Its deadline, from now: 90, 30m, 12h.
+    folder : --directory DIR
+        Where it starts; here if omitted.
+    environment : --env NAME=VALUE
+        A variable; may be repeated.
     """
     directory = (folder or Path.cwd()).absolute()
     if not directory.is_dir():

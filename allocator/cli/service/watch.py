@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from allocator.cli.options.groups import argument, option
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.options import StateOption, asked_or_read, duration, job_numbers
 from allocator.cli.service.tables import FINAL_STATES, jobs_table, service_lines
@@ -17,15 +16,23 @@ from allocator.runtime.door.client import Client, whole_status
 
 def status_command(
     state: StateOption,
-    jobs: Annotated[
-        list[str] | None,
-        argument("Numbers of jobs; all if omitted.", "[JOB...]", show_default=False),
-    ] = None,
-    follow: Annotated[bool, option("--follow", "-f", "Keep the table up to date until Ctrl-C.")] = False,
-    active: Annotated[bool, option("--active", "Only jobs that wait or run.")] = False,
+    jobs: list[str] | None = None,
+    /,
+    follow: bool = False,
+    active: bool = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a service and its jobs do, and why each job is where it is."""
+    """What a service and its jobs do, and why each job is where it is.
+
+    Parameters
+    ----------
+    follow : --follow, -f
+        Keep the table up to date until Ctrl-C.
+    active
+        Only jobs that wait or run.
+    jobs : [JOB...]
+        Numbers of jobs; all if omitted.
+    """
     client, wanted = Client(state), job_numbers(jobs) if jobs else None
     if follow and not as_json:
         _follow(lambda: whole_status(client.follow, wanted, active=active))
@@ -49,12 +56,10 @@ def queue_command(state: StateOption, as_json: JsonOption = False) -> None:
 
 def wait_command(
     state: StateOption,
-    jobs: Annotated[
-        list[str] | None,
-        argument("Numbers of jobs; all if omitted.", "[JOB...]", show_default=False),
-    ] = None,
-    timeout: Annotated[str | None, option("Wait so long at most: 90, 30m, 12h.", "TIME")] = None,
-    check: Annotated[bool, option("--check", "Return 1 unless all of them completed, late or not.")] = False,
+    jobs: list[str] | None = None,
+    /,
+    timeout: str | None = None,
+    check: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until jobs are through.
@@ -62,6 +67,15 @@ def wait_command(
     Returns 0 then, and 2 when the time is up before. A service that is stopped and started
     again meanwhile is waited for, for a minute. What cannot run meanwhile, why, and at the end how many deadlines were
     missed is said on standard error; a job that completes late has completed.
+
+    Parameters
+    ----------
+    timeout : TIME
+        Wait so long at most: 90, 30m, 12h.
+    check
+        Return 1 unless all of them completed, late or not.
+    jobs : [JOB...]
+        Numbers of jobs; all if omitted.
     """
     client = Client(state)
     until = None if timeout is None else time.monotonic() + duration(timeout, "--timeout")

@@ -11,7 +11,7 @@ sets them beside the first, and shows them.
 """
 
 from allocator.experiments.whatif.page import write_scenarios
-from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
+from allocator.experiments.whatif.rows import Row, WhatIf
 from allocator.experiments.whatif.scenarios import Scenarios, run_scenarios, whatif
 
-__all__ = ["NextGpus", "Row", "Scenarios", "WhatIf", "run_scenarios", "whatif", "write_scenarios"]
+__all__ = ["Row", "Scenarios", "WhatIf", "run_scenarios", "whatif", "write_scenarios"]

@@ -9,80 +9,97 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, title_of, value_of
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, value_of
 from allocator.report.presentation import exceeded_shares
 from allocator.results.output import as_json
-from throughputs.shown import escape
+from throughputs.shown import as_text, escape
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
     from allocator.results.measures.calibration import Calibration
 
 _DIGITS, _MOST_DECIMALS = 3, 3
 """Significant digits of a change, and digits after the point at most."""
 
-_KEYS = (
-    "average_jct",
-    "median_jct",
-    "p99_jct",
-    "average_queueing_time",
-    "average_bounded_slowdown",
-    "loaded_utilization",
-    "makespan",
-    "restart_gpu_hours",
-    "owned_cost",
-    "deadline_ratio",
-    "best_effort_average_jct",
-)
-
 _BY_KEY = {figure.key: figure for figure in (*FIGURES, *DEADLINE_FIGURES)}
 
-ALL = tuple(_BY_KEY[key] for key in _KEYS)
+_SHOWN = tuple(
+    _BY_KEY[key]
+    for key in (
+        "average_jct", "median_jct", "p99_jct", "average_queueing_time", "average_bounded_slowdown",
+        "loaded_utilization", "makespan", "restart_gpu_hours", "owned_cost", "deadline_ratio",
+        "best_effort_average_jct",
+    )
+)  # fmt: skip
 
-CHANGES = tuple(
+_CHANGES = tuple(
     _BY_KEY[key] for key in ("average_jct", "p99_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
 )
 """Those of which the change by more GPUs is shown."""
 
+_DONE = Figure("jobs_done", "jobs done", "", "completed of all jobs", better="high")
+_PRICE = Figure("price", "price per GPU", "", "gain of the policy's objective by one more GPU, averaged over time")
 
-def shown_figures(summaries: Sequence[Mapping[str, Any]]) -> tuple[Figure, ...]:
-    """The figures that at least one row has; utilisation overall where none has the loaded one."""
-    shown = tuple(figure for figure in ALL if any(math.isfinite(value_of(figure, row)) for row in summaries))
-    if any(figure.key == "loaded_utilization" for figure in shown):
-        return shown
-    return (*shown, _BY_KEY["utilization"])
+_PRINTED_ROWS = 8
+_PRINTED_FIGURES = ("average_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
 
-
-def ratio_of(figure: Figure, row: Mapping[str, Any], first: Mapping[str, Any]) -> float:
-    """The figure of a row over that of the first; nan where one is missing or the first is 0."""
-    value, base = value_of(figure, row), value_of(figure, first)
-    return value / base if math.isfinite(value) and math.isfinite(base) and base > 0 else math.nan
+_WIDE = 130
+"""Columns of a terminal with room for every figure."""
 
 
-def format_ratio(ratio: float) -> str:
-    """As ``×0.94``; nothing where there is none."""
-    return f"×{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}" if math.isfinite(ratio) else ""
+@dataclass(frozen=True)
+class Row:
+    """One run.
 
-
-def change_of(figure: Figure, later: Mapping[str, Any], before: Mapping[str, Any]) -> float:
-    """Difference of a figure in its shown unit, later minus before.
-
-    nan where one is missing, and where other jobs completed: the two are then of different jobs.
+    Attributes
+    ----------
+    label : what tells it from the other rows.
+    cluster : where it ran.
+    changes : where it stands, by dimension: cluster, gpus, load, restart_penalty_seconds where the preset does not say
+        it, settings that vary, policy.
+    status, status_detail : "completed", "saturated", "failed" or "lost", and why.
+    figures : the summary of the run, see `allocator.results.metrics.summarize`; empty where there is none.
+    prices : time average of the prices of the accelerator types, in `price_unit` per GPU; empty without any.
+    next_gpus : the same run with more GPUs of a type, by type.
+    jobs : table of its jobs, as `SimulationResult.jobs`; None where the run failed.
     """
-    if later.get("completed_jobs") != before.get("completed_jobs"):
-        return math.nan
-    return value_of(figure, later) - value_of(figure, before)
 
+    label: str
+    cluster: Cluster
+    changes: Mapping[str, Any]
+    status: str = "lost"
+    status_detail: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, float | None] = field(default_factory=dict)
+    price_unit: str = ""
+    next_gpus: Mapping[str, Row] = field(default_factory=dict)
+    jobs: pd.DataFrame | None = field(default=None, repr=False, compare=False)
 
-def format_change(change: float) -> str:
-    """A change with its sign and three significant digits; small ones keep them beside large ones."""
-    if math.isnan(change):
-        return MISSING
-    digits = f"{abs(change):.{_DIGITS}g}"
-    decimals = max(_DIGITS - 1 - math.floor(math.log10(abs(change))), 0) if float(digits) else 0
-    sign = "+" if change > 0 else "−" if change < 0 else ""
-    return f"{sign}{abs(change):,.{min(decimals, _MOST_DECIMALS)}f}"
+    @property
+    def policy(self) -> str:
+        """The policy, with its own settings."""
+        return str(self.changes["policy"])
+
+    @property
+    def load(self) -> float:
+        """How many times as often as in the trace jobs arrive."""
+        return float(self.changes["load"])
+
+    def over(self, first: Row, figure: Figure) -> float:
+        """A figure over that of the first row; nan where one is missing or the first is 0."""
+        value, base = value_of(figure, self.figures), value_of(figure, first.figures)
+        return value / base if math.isfinite(value) and math.isfinite(base) and base > 0 else math.nan
+
+    def change(self, larger: Row, figure: Figure) -> float:
+        """Difference of a figure in its shown unit, that with more GPUs minus that of this row.
+
+        nan where one is missing, and where other jobs completed: the two are then of different jobs.
+        """
+        if larger.figures.get("completed_jobs") != self.figures.get("completed_jobs"):
+            return math.nan
+        return value_of(figure, larger.figures) - value_of(figure, self.figures)
 
 
 @dataclass(frozen=True)
@@ -93,84 +110,12 @@ class Column:
     texts: list[str]
     ratios: list[str] | None = None
 
-    @property
-    def key(self) -> str:
-        """Of the figure."""
-        return self.figure.key
-
-    @property
-    def title(self) -> str:
-        """The heading with the unit."""
-        return title_of(self.figure)
-
     def cells(self) -> list[str]:
         """Values and ratios, aligned."""
         ratios = self.ratios or [""] * len(self.texts)
         widest = max(map(len, ratios), default=0)
         both = zip(self.texts, ratios, strict=True)
         return [f"{text} {ratio:<{widest}}" if widest else text for text, ratio in both]
-
-
-_DONE = Figure("jobs_done", "jobs done", "", "completed of all jobs", better="high")
-_PRICE = Figure("price", "price per GPU", "", "gain of the policy's objective by one more GPU, averaged over time")
-
-# Rows
-
-_PRINTED_ROWS = 8
-_PRINTED_FIGURES = ("average_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
-
-
-@dataclass(frozen=True)
-class NextGpus:
-    """A row with more GPUs of one type.
-
-    Attributes
-    ----------
-    accelerator : the type.
-    status, status_detail, figures : of that run, as in `Row`.
-    """
-
-    accelerator: str
-    status: str
-    status_detail: str
-    figures: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One run.
-
-    Attributes
-    ----------
-    label : what tells it from the other rows.
-    cluster, load, restart_penalty, varied, policy : where it stands; the penalty is None where the preset says it.
-    status, status_detail : "completed", "saturated", "failed" or "lost", and why.
-    figures : the summary of the run, see `allocator.results.metrics.summarize`; empty where there is none.
-    prices : time average of the prices of the accelerator types, in `price_unit` per GPU; empty without any.
-    next_gpus : the same run with more GPUs of each type.
-    jobs : table of its jobs, as `SimulationResult.jobs`; None where the run failed.
-    """
-
-    label: str
-    cluster: Cluster
-    load: float
-    restart_penalty: float | None
-    varied: Mapping[str, Any]
-    policy: str
-    status: str
-    status_detail: str
-    figures: Mapping[str, Any]
-    prices: Mapping[str, float | None] = field(default_factory=dict)
-    price_unit: str = ""
-    next_gpus: tuple[NextGpus, ...] = ()
-    jobs: pd.DataFrame | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """Where it stands, by dimension."""
-        penalty = {} if self.restart_penalty is None else {"restart_penalty_seconds": self.restart_penalty}
-        place = {"cluster": str(self.cluster), "gpus": self.cluster.total_gpus, "load": self.load}
-        return {**place, **penalty, **self.varied, "policy": self.policy}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +126,7 @@ class WhatIf:
     ----------
     rows : in the order of the dimensions.
     trace, n_jobs : where the jobs are from, and how many there are.
-    more_gpus : how many more GPUs `next_gpus` of a row has of a type; 0: there are none.
+    more_gpus : how many more GPUs the runs of `Row.next_gpus` have; 0: there are none.
     recorded : the schedule that the trace records, on the first cluster, which is set beside the rows and is none of
         them: it was not simulated, and is of load 1 whatever they are of; None where the trace records none.
     told_of_record : what one must know of it, or why it is left out; empty: nothing.
@@ -205,8 +150,10 @@ class WhatIf:
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
-        """The figures that rows have."""
-        return shown_figures([row.figures for row in self.side_by_side])
+        """The figures that at least one row has; utilisation overall where none has the loaded one."""
+        every = [row.figures for row in self.side_by_side]
+        shown = tuple(figure for figure in _SHOWN if any(math.isfinite(value_of(figure, each)) for each in every))
+        return shown if _BY_KEY["loaded_utilization"] in shown else (*shown, _BY_KEY["utilization"])
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -218,18 +165,18 @@ class WhatIf:
         """
         import pandas as pd
 
-        first = self.rows[0].figures
+        counts = ("jobs", "completed_jobs", "unserved_jobs", "preemptions")
+        names = (*counts, *(figure.key for figure in self.figures))
         return pd.DataFrame(
             [
                 {"row": row.label, **row.changes, "status": row.status}
-                | {name: row.figures.get(name) for name in ("jobs", "completed_jobs", "unserved_jobs", "preemptions")}
-                | {figure.key: row.figures.get(figure.key) for figure in self.figures}
-                | {f"{figure.key}_ratio": ratio_of(figure, row.figures, first) for figure in self.figures}
+                | {name: row.figures.get(name) for name in names}
+                | {f"{figure.key}_ratio": row.over(self.rows[0], figure) for figure in self.figures}
                 for row in self.side_by_side
             ]
         )
 
-    @cached_property
+    @property
     def next_gpus(self) -> pd.DataFrame:
         """What more GPUs change, one row per row and accelerator type; empty where that was not simulated.
 
@@ -240,22 +187,24 @@ class WhatIf:
         import pandas as pd
 
         rows = [
-            {"row": row.label, "accelerator": more.accelerator, "gpus": self.more_gpus, "status": more.status}
-            | {f"{f.key}_change": f.scale * change_of(f, more.figures, row.figures) for f in CHANGES}
-            | {"price": row.prices.get(more.accelerator), "price_unit": row.price_unit or None}
-            for row in self.rows
-            for more in row.next_gpus
+            {"row": row.label, "accelerator": name, "gpus": self.more_gpus, "status": larger.status}
+            | {f"{key}_change": change for key, change in _changes(row, larger).items()}
+            | {"price": row.prices.get(name), "price_unit": row.price_unit or None}
+            for row, name, larger in self.larger
         ]
-        names = ["row", "accelerator", "gpus", "status", *(f"{f.key}_change" for f in CHANGES), "price", "price_unit"]
+        names = ["row", "accelerator", "gpus", "status", *(f"{f.key}_change" for f in _CHANGES), "price", "price_unit"]
         return pd.DataFrame(rows, columns=names)
+
+    @property
+    def larger(self) -> list[tuple[Row, str, Row]]:
+        """Each row with each type of which there may be more, and the run with more."""
+        return [(row, name, larger) for row in self.rows for name, larger in row.next_gpus.items()]
 
     @property
     def failed(self) -> list[str]:
         """A line for each run that has no figures."""
-        runs: list[tuple[str, Row | NextGpus]] = []
-        for row in self.rows:
-            runs.append((row.label, row))
-            runs += [(f"{row.label} with {self.more_gpus} more {more.accelerator}", more) for more in row.next_gpus]
+        runs = [(row.label, row) for row in self.rows]
+        runs += [(f"{row.label} with {self.more_gpus} more {name}", larger) for row, name, larger in self.larger]
         return [f"{name} {run.status}: {run.status_detail}" for name, run in runs if run.status in ("failed", "lost")]
 
     @property
@@ -274,12 +223,8 @@ class WhatIf:
     def notes(self) -> list[str]:
         """What one must know to read the figures, a line each."""
         found = [f"{row.label} {row.status}: {row.status_detail}" for row in self.rows if row.status == "saturated"]
-        found += [
-            f"{cluster}: {count} of {self.n_jobs} jobs need more GPUs than any type that they can run on has; figures "
-            "leave them out"
-            for cluster, count in self._left_out.items()
-            if count
-        ]
+        why = "jobs need more GPUs than any type that they can run on has; figures leave them out"
+        found += [f"{name}: {count} of {self.n_jobs} {why}" for name, count in self._left_out.items() if count]
         found += exceeded_shares([row.label for row in self.rows], [row.figures for row in self.rows])
         return found + ([self.told_of_record] if self.told_of_record else [])
 
@@ -298,22 +243,20 @@ class WhatIf:
                     "status": row.status,
                     "status_detail": row.status_detail,
                     "figures": dict(row.figures),
-                    "ratios": {
-                        figure.key: ratio_of(figure, row.figures, self.rows[0].figures) for figure in self.figures
-                    },
+                    "ratios": {figure.key: row.over(self.rows[0], figure) for figure in self.figures},
                     "average_prices": dict(row.prices),
                     "price_unit": row.price_unit or None,
                     "next_gpus": [
                         {
-                            "accelerator": more.accelerator,
+                            "accelerator": name,
                             "gpus": self.more_gpus,
-                            "status": more.status,
-                            "figures": dict(more.figures),
-                            "changes": {f.key: f.scale * change_of(f, more.figures, row.figures) for f in CHANGES},
-                            "price": row.prices.get(more.accelerator),
+                            "status": larger.status,
+                            "figures": dict(larger.figures),
+                            "changes": _changes(row, larger),
+                            "price": row.prices.get(name),
                             "price_unit": row.price_unit or None,
                         }
-                        for more in row.next_gpus
+                        for name, larger in row.next_gpus.items()
                     ],
                 }
                 for row in self.side_by_side
@@ -331,52 +274,101 @@ class WhatIf:
         return f"<b>{escape(lines[0])}</b><pre>{escape(chr(10).join(lines[1:]))}</pre>"
 
     def _lines(self) -> list[str]:
-        shown = self.side_by_side[:_PRINTED_ROWS]
-        columns = [c for c in self.columns() if c.key in _PRINTED_FIGURES]
-        table = [["", *(row.label for row in shown)]]
-        table += [[column.title, *column.cells()[: len(shown)]] for column in columns]
-        widths = [max(map(len, column)) for column in table]
-        lines = [self.answer] if self.answer else []
-        lines.append(f"{self.counted}, of {self.trace}; × is the ratio to the first row")
-        for label, *cells in zip(*table, strict=True):
-            others = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append("  ".join([label.ljust(widths[0]), *others]).rstrip())
-        if len(self.side_by_side) > len(shown):
-            lines.append(f"... and {len(self.side_by_side) - len(shown)} more rows, see .table")
-        return lines + [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
+        columns = [column for column in self.columns() if column.figure.key in _PRINTED_FIGURES]
+        table = _table([[row.label] for row in self.side_by_side[:_PRINTED_ROWS]], [""], columns)
+        more = len(self.side_by_side) - _PRINTED_ROWS
+        notes = [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
+        ahead = [self.answer] if self.answer else []
+        ahead.append(f"{self.counted}, of {self.trace}; × is the ratio to the first row")
+        return [*ahead, as_text([table], width=200).strip("\n"),
+                *([f"... and {more} more rows, see .table"] if more > 0 else []), *notes]  # fmt: skip
 
     def columns(self) -> list[Column]:
         """The figures of the rows as they are shown, with the ratios to the first; the jobs done, where not all are."""
-        summaries = [row.figures for row in self.side_by_side]
-        found = [
-            Column(
-                figure,
-                format_column(figure, summaries),
-                ["", *(format_ratio(ratio_of(figure, row, summaries[0])) for row in summaries[1:])],
-            )
-            for figure in self.figures
-        ]
+        rows = self.side_by_side
+        summaries = [row.figures for row in rows]
+        found = []
+        for figure in self.figures:
+            ratios = [format_ratio(row.over(rows[0], figure)) for row in rows[1:]]
+            found.append(Column(figure, format_column(figure, summaries), ["", *ratios]))
         counts = [(summary.get("completed_jobs"), summary.get("jobs")) for summary in summaries]
         if any(done is None or done < jobs for done, jobs in counts):
-            ended = zip(self.side_by_side, counts, strict=True)
-            found.append(
-                Column(_DONE, [row.status if done is None else f"{done}/{jobs}" for row, (done, jobs) in ended])
-            )
+            texts = [f"{done}/{jobs}" for done, jobs in counts]
+            ended = zip(rows, counts, texts, strict=True)
+            found.append(Column(_DONE, [row.status if done is None else text for row, (done, _), text in ended]))
         return found
 
-    def next_columns(self) -> tuple[list[tuple[int, Row, NextGpus]], list[Column]]:
-        """What more GPUs change in each row: the rows with their places, and the columns that say something."""
-        pairs = [(place, row, more) for place, row in enumerate(self.rows) for more in row.next_gpus]
-        columns = []
-        for figure in CHANGES:
-            changes = [change_of(figure, more.figures, row.figures) for _, row, more in pairs]
+    def next_columns(self) -> list[Column]:
+        """What more GPUs change in each row and type: the columns that say something."""
+        pairs, columns = self.larger, []
+        for figure in _CHANGES:
+            changes = [row.change(larger, figure) for row, _, larger in pairs]
             if any(map(math.isfinite, changes)):
                 columns.append(Column(figure, list(map(format_change, changes))))
-        prices = [row.prices.get(more.accelerator) for _, row, more in pairs]
-        if any(price is not None for price in prices):
-            units = sorted(
-                {row.price_unit for (_, row, _), price in zip(pairs, prices, strict=True) if price is not None}
-            )
-            texts = [MISSING if price is None else f"{price:.3g}" for price in prices]
+        prices = [(row.prices.get(name), row.price_unit) for row, name, _ in pairs]
+        if units := sorted({unit for price, unit in prices if price is not None}):
+            texts = [MISSING if price is None else f"{price:.3g}" for price, _ in prices]
             columns.append(Column(replace(_PRICE, unit=", ".join(units)), texts))
-        return pairs, columns
+        return columns
+
+
+def _changes(row: Row, larger: Row) -> dict[str, float]:
+    """The change of each figure by more GPUs, in its own unit."""
+    return {figure.key: figure.scale * row.change(larger, figure) for figure in _CHANGES}
+
+
+def format_ratio(ratio: float) -> str:
+    """As ``×0.94``; nothing where there is none."""
+    return f"×{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}" if math.isfinite(ratio) else ""
+
+
+def format_change(change: float) -> str:
+    """A change with its sign and three significant digits; small ones keep them beside large ones."""
+    if math.isnan(change):
+        return MISSING
+    digits = f"{abs(change):.{_DIGITS}g}"
+    decimals = max(_DIGITS - 1 - math.floor(math.log10(abs(change))), 0) if float(digits) else 0
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    return f"{sign}{abs(change):,.{min(decimals, _MOST_DECIMALS)}f}"
+
+
+# On a terminal
+
+
+def rows_table(result: WhatIf, *, title: str | None = None, width: int | None = None) -> Table:
+    """The rows, each figure with its ratio to that of the first.
+
+    Parameters
+    ----------
+    result : the rows.
+    title : line above the table.
+    width : columns of the terminal; on narrow ones details are left out. None: everything is shown.
+    """
+    narrow = width is not None and width < _WIDE
+    columns = [column for column in result.columns() if not (column.figure.detail and narrow)]
+    rows = result.side_by_side
+    caption = f"×: times that of {rows[0].label}" if len(rows) > 1 else None
+    return _table([[row.label] for row in rows], [""], columns, title=title, caption=caption)
+
+
+def next_gpus_table(result: WhatIf) -> Table:
+    """What more GPUs of each type change in each row; of runs that have them."""
+    title = f"Change by {result.more_gpus} more {'GPU' if result.more_gpus == 1 else 'GPUs'} of a type"
+    labels = [[row.label, name] for row, name, _ in result.larger]
+    return _table(labels, ["", "type"], result.next_columns(), title=title)
+
+
+def _table(labels: Sequence[Sequence[str]], headings: Sequence[str], columns: Sequence[Column], **about: Any) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(**about, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", vertical="bottom" if len(headings) > 1 else "top")
+    for figure in (column.figure for column in columns):
+        unit = f"\n({figure.unit})" if figure.unit else "\n "
+        table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
+    for label, *cells in zip(labels, *(column.cells() for column in columns), strict=False):
+        table.add_row(*map(Text, (*label, *cells)))
+    return table

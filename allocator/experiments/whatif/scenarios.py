@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allocator.cluster import MOST_TYPES_NAMED, Cluster, cluster_texts
 from allocator.experiments.compare import in_words, recorded_beside
@@ -19,7 +19,7 @@ from allocator.experiments.run import Materials, Run
 from allocator.experiments.runner import run
 from allocator.experiments.store import NOT_OF_SATURATED, Store
 from allocator.experiments.whatif.page import write_scenarios
-from allocator.experiments.whatif.rows import NextGpus, Row, WhatIf
+from allocator.experiments.whatif.rows import Row, WhatIf
 from allocator.experiments.workloads import Recorded
 from allocator.presets.preset import DEFAULT
 from allocator.results.measures.calibration import Calibration, answer
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from allocator.results.cost import Prices
-
 MOST_RUNS_UNASKED = 8
 """Runs on larger clusters that are made without being asked for."""
 
@@ -48,8 +46,7 @@ RUNS = "runs"
 _SOURCE = "whatif"
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """One row to be: where it stands, its run, and those with more GPUs of a type, by accelerator type."""
 
     row: Row
@@ -102,25 +99,39 @@ class Scenarios:
         _ = self.sweep
 
     @cached_property
+    def _penalties(self) -> tuple[float | None, ...]:
+        return self.restart_penalties or (None,)
+
+    @cached_property
+    def _changes(self) -> list[dict[str, Any]]:
+        """Every combination of the varied settings."""
+        return [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
+
+    @cached_property
     def more_gpus(self) -> int:
         """GPUs by which the clusters of further runs are larger; 0 where there are none."""
         if self.next_gpus is not None:
             return self.next_gpus
-        larger = {cluster_texts(each) for cluster in self.clusters for each in _larger(cluster, 1).values()}
-        new = larger - set(map(cluster_texts, self.clusters))
+        new = set(self._clusters(1)) - set(self._clusters(0))
         of_each = len(self.policies) * len(self.loads) * len(self._penalties) * len(self._changes)
         return int(len(new) * of_each <= MOST_RUNS_UNASKED)
+
+    def _clusters(self, more: int) -> list[tuple[str, str | None]]:
+        """The clusters of the rows and those with so many more GPUs of a type, each once, as text."""
+        larger = [each for cluster in self.clusters for each in _larger(cluster, more).values()]
+        return list(dict.fromkeys(map(cluster_texts, (*self.clusters, *larger))))
 
     @cached_property
     def sweep(self) -> Sweep:
         """All runs, those on larger clusters included, as one sweep."""
-        cases = [{"name": _of_penalty(p), **constant_restart_penalty(p)} for p in self.restart_penalties]
+        cases = [{"name": f"restart {p:g} s", **constant_restart_penalty(p)} for p in self.restart_penalties]
+        clusters = self._clusters(self.more_gpus)
         definition = {
             "kind": "trace",
             "name": _SOURCE,
             "policies": definition_of_policies(self.policies, _SOURCE, DEFAULT),
             "clusters": [
-                {"gpus": gpus} | ({"gpus_per_server": servers} if servers else {}) for gpus, servers in self._all
+                {"gpus": gpus} | ({"gpus_per_server": servers} if servers else {}) for gpus, servers in clusters
             ],
             "loads": list(self.loads),
             "seeds": [self.seed],
@@ -137,44 +148,24 @@ class Scenarios:
     @cached_property
     def rows(self) -> tuple[Planned, ...]:
         """The rows in their order."""
-        changes = range(len(self._changes))
+        clusters, loads = self._clusters(self.more_gpus), tuple(map(float, self.loads))
         # in the order of `Sweep.combinations`
-        places = product(self.policies, self._penalties, changes, self._all, sorted(map(float, self.loads)))
-        runs = {
-            (cluster, load, penalty, change, policy.label): run
-            for (policy, penalty, change, cluster, load), run in zip(places, self.sweep.combinations(), strict=True)
-        }
+        places = product(self.policies, self._penalties, self._changes, clusters, sorted(loads))
+        runs = {repr(place): run for place, run in zip(places, self.sweep.combinations(), strict=True)}
         rows = []
         for cluster, load, penalty, change, policy in product(
-            self.clusters, map(float, self.loads), self._penalties, changes, self.policies
+            self.clusters, loads, self._penalties, self._changes, self.policies
         ):
-            elsewhere = (load, penalty, change, policy.label)
-            larger = _larger(cluster, self.more_gpus) if self.more_gpus else {}
-            rows.append(
-                Planned(
-                    Row("", cluster, load, penalty, self._changes[change], policy.label, "lost", "", {}),
-                    runs[cluster_texts(cluster), *elsewhere],
-                    {name: runs[cluster_texts(each), *elsewhere] for name, each in larger.items()},
-                )
-            )
+            here = {"cluster": str(cluster), "gpus": cluster.total_gpus, "load": load}
+            here |= {} if penalty is None else {"restart_penalty_seconds": penalty}
+            larger = _larger(cluster, self.more_gpus)
+            of = {
+                name: runs[repr((policy, penalty, change, cluster_texts(each), load))]
+                for name, each in {"": cluster, **larger}.items()
+            }
+            rows.append(Planned(Row("", cluster, {**here, **change, "policy": policy.label}), of.pop(""), of))
         stands = [each.row for each in rows]
-        return tuple(replace(each, row=replace(each.row, label=_label(each.row, stands))) for each in rows)
-
-    @cached_property
-    def _penalties(self) -> tuple[float | None, ...]:
-        return self.restart_penalties or (None,)
-
-    @cached_property
-    def _all(self) -> list[tuple[str, str | None]]:
-        """The clusters of the rows and the larger ones, each once, as text."""
-        more = self.more_gpus
-        larger = [each for cluster in self.clusters for each in _larger(cluster, more).values()] if more else []
-        return list(dict.fromkeys(map(cluster_texts, (*self.clusters, *larger))))
-
-    @cached_property
-    def _changes(self) -> list[dict[str, Any]]:
-        """Every combination of the varied settings."""
-        return [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
+        return tuple(each._replace(row=replace(each.row, label=_label(each.row, stands))) for each in rows)
 
 
 def _label(row: Row, rows: Sequence[Row]) -> str:
@@ -183,15 +174,15 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
     clusters = [each.cluster for each in rows]
     if len(set(map(str, clusters))) > 1 or len(rows) == 1:
         parts.append(_cluster_label(row.cluster, clusters))
-    if len({each.load for each in rows}) > 1:
-        parts.append(f"load {row.load:g}")
-    if len({each.restart_penalty for each in rows}) > 1:
-        parts.append(_of_penalty(row.restart_penalty or 0.0))
-    for name, value in row.varied.items():
-        if any(each.varied[name] != value for each in rows):
-            parts.append(f"{name}={value}")
-    if len({each.policy for each in rows}) > 1:
-        parts.append(row.policy)
+    for name, value in row.changes.items():
+        if name in ("cluster", "gpus") or all(each.changes[name] == value for each in rows):
+            continue
+        if name == "load":
+            parts.append(f"load {value:g}")
+        elif name == "restart_penalty_seconds":
+            parts.append(f"restart {value:g} s")
+        else:
+            parts.append(str(value) if name == "policy" else f"{name}={value}")
     return ", ".join(parts)
 
 
@@ -207,15 +198,11 @@ def _cluster_label(cluster: Cluster, clusters: Sequence[Cluster]) -> str:
     return ",".join(f"{name}:{cluster.gpus[name]}" for name in differ)
 
 
-def _of_penalty(seconds: float) -> str:
-    return f"restart {seconds:g} s"
-
-
 def _larger(cluster: Cluster, gpus: int) -> dict[str, Cluster]:
     """The cluster with so many more GPUs of a type, by type."""
     return {
         name: Cluster({**cluster.gpus, name: count + gpus}, cluster.gpus_per_server)
-        for name, count in cluster.gpus.items()
+        for name, count in (cluster.gpus.items() if gpus else ())
     }
 
 
@@ -341,29 +328,36 @@ def run_scenarios(
     measured = None if recorded is None or recorded.jobs is None else recorded.jobs.get("measured")
     if measured is not None and not measured.all():
         told += "; utilisation, makespan and cost of simulated rows count all jobs"
-    rows = tuple(_filled(one, records, store, measured) for one in planned)
+
+    def filled(row: Row, run: Run) -> Row:
+        return _filled(row, _record(run, records), store.jobs_path(run.key), measured)
+
+    rows = tuple(
+        replace(
+            filled(one.row, one.run), next_gpus={name: filled(one.row, larger) for name, larger in one.larger.items()}
+        )
+        for one in planned
+    )
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
     calibration, first = None, rows[0]
     if recorded is not None and recorded.jobs is not None and first.jobs is not None and first.load == 1:
         calibration = Calibration.of(first.policy, recorded.jobs, first.jobs)
-    source = scenarios.trace if name is None else name
-    prices = Materials.of([planned[0].run], check=False).prices_of(planned[0].run)
-    return WhatIf(
-        rows, source, n_jobs, more, recorded, told, calibration, _answer(planned, rows, recorded, calibration, prices)
-    )
+    said = _answer(planned, rows, scenarios.vary, recorded, calibration)
+    return WhatIf(rows, name or scenarios.trace, n_jobs, more, recorded, told, calibration, said)
 
 
 def _answer(
     planned: Sequence[Planned],
     rows: Sequence[Row],
+    vary: Iterable[str],
     recorded: Row | None,
     calibration: Calibration | None,
-    prices: Prices | None,
 ) -> str:
     """The rows at the load of the first in three sentences, where they are of jobs of a log."""
     first = rows[0]
-    if not rows[0].figures.get("average_bounded_slowdown"):
+    if not first.figures.get("average_bounded_slowdown"):
         return ""
+    prices = Materials.of([planned[0].run], check=False).prices_of(planned[0].run)
     shown, costs = [], {}
     for one, row in zip(planned, rows, strict=True):
         if row.load != first.load:
@@ -372,7 +366,7 @@ def _answer(
         parts = [f"with {abs(n)} {'more' if n > 0 else 'fewer'} {name}" for name, n in more.items() if n]
         if row is first or row.policy != first.policy:
             parts.append(in_words(one.run))
-        parts += [f"with {name} {value}" for name, value in row.varied.items() if first.varied[name] != value]
+        parts += [f"with {name} {row.changes[name]}" for name in vary if row.changes[name] != first.changes[name]]
         words = " ".join(parts) or row.label
         shown.append((words, row.figures))
         if isinstance(prices, Mapping) and any(more.values()):
@@ -380,27 +374,20 @@ def _answer(
     return answer(None if recorded is None else recorded.figures, shown, calibration, costs)
 
 
-def _filled(planned: Planned, records: Mapping[str, Any], store: Store, measured: pd.Series[bool] | None) -> Row:
-    """The row with what came of its runs; where some jobs alone are `measured`, with the figures of these."""
-
-    def told(run: Run) -> tuple[Mapping[str, Any], pd.DataFrame | None]:
-        record = _record(run, records)
-        jobs = read_frame(store.jobs_path(run.key))[0] if record["figures"] else None
-        if measured is None or jobs is None or record["status"] == "saturated":
-            return record, jobs
+def _filled(row: Row, record: Mapping[str, Any], table: Path, measured: pd.Series[bool] | None) -> Row:
+    """The row with what came of a run; where some jobs alone are `measured`, with the figures of these."""
+    figures, jobs = record["figures"], read_frame(table)[0] if record["figures"] else None
+    if measured is not None and jobs is not None and record["status"] != "saturated":
         some = jobs[measured.to_numpy()]
-        return {**record, "figures": record["figures"] | completion_figures(some) | {"jobs": len(some)}}, jobs
-
-    record, jobs = told(planned.run)
-    larger = {name: told(each)[0] for name, each in planned.larger.items()}
+        figures = figures | completion_figures(some) | {"jobs": len(some)}
+    prices = record["prices"]
     return replace(
-        planned.row,
+        row,
         status=record["status"],
         status_detail=record["status_detail"],
-        figures=record["figures"],
-        prices=record["prices"].get("average_prices", {}),
-        price_unit=record["prices"].get("price_unit", ""),
-        next_gpus=tuple(NextGpus(name, r["status"], r["status_detail"], r["figures"]) for name, r in larger.items()),
+        figures=figures,
+        prices=prices.get("average_prices", {}),
+        price_unit=prices.get("price_unit", ""),
         jobs=jobs,
     )
 
@@ -430,17 +417,13 @@ def _recorded_row(run: Run, first: Row) -> tuple[Row | None, str]:
     result, notes = recorded_beside(run, Materials.of([run], check=False))
     if result is None:
         return None, "; ".join(notes)
-    row = replace(
-        first,
-        label=RECORDED,
-        load=1.0,
-        policy=RECORDED,
-        status=result.status,
-        status_detail=result.status_detail,
-        figures={name: value for name, value in result.summary().to_dict().items() if name not in _OF_ROW},
-        prices={},
-        price_unit="",
-        next_gpus=(),
+    row = Row(
+        RECORDED,
+        first.cluster,
+        {**first.changes, "load": 1.0, "policy": RECORDED},
+        result.status,
+        result.status_detail,
+        {name: value for name, value in result.summary().to_dict().items() if name not in _OF_ROW},
         jobs=result.jobs,
     )
     return row, "; ".join(notes)

@@ -13,8 +13,8 @@ from throughputs import InputError
 
 _Ids = NDArray[np.int64]
 
-# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from
-# the pool, so that 1 is added before the number is taken apart.
+# The row of a job is packed into one number: partner in the low bits, then pool, then GPUs. A partner of -1 borrows 1
+# from the bits of the pool, so 1 is added before the number is unpacked.
 _PARTNER_BITS: Final = 32
 _POOL_BITS: Final = 12
 _PARTNER: Final = (1 << _PARTNER_BITS) - 1
@@ -106,8 +106,8 @@ class Roster:
 
     def __init__(self) -> None:
         self.last = Assignment.none()
-        # By job: what it runs as, and its row plus `_first_row`. That number is raised with each assignment whose rows
-        # are numbered, so that jobs with a lower one are not in that assignment.
+        # By job: its packed row, and the position of its row plus `_first_row`. `_first_row` grows with each assignment
+        # whose rows are numbered: a lower entry is of a job that is not in it, and nothing has to be cleared.
         self._code: _Ids = NOBODY
         self._row: _Ids = NOBODY
         self._first_row = self._next_row = 0

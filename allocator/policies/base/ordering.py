@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.fractions import FreeFractions, SharedGpus
+from allocator.fractions import ROUNDING_OF_SUMS, FreeFractions, SharedGpus
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
 from allocator.protocol.plan import JobMemory, of_each_job
 from allocator.protocol.policy import Hindrance
@@ -20,34 +20,6 @@ from throughputs import InputError
 from throughputs.numerics import tie_order
 
 _Ids = NDArray[np.int64]
-
-
-def fill_with_fractions(
-    order: _Ids, gpus: NDArray[Any], rates: NDArray[np.float64], capacity: _Ids, strict: bool = False
-) -> tuple[_Ids, _Ids]:
-    """Who runs, and on which pool: as `fill_in_order`, with fractions of at most one in sum on a GPU, best fit.
-
-    GPUs are filled from empty ones, in the order of the jobs. Placement keeps those in place who go on, as long as all
-    find room that way.
-
-    Parameters
-    ----------
-    order, rates, capacity, strict : as there.
-    gpus : (N,) GPUs of each gang, or the fraction of a GPU that a job asks for.
-    """
-    free = [FreeFractions(CountedGpus(count), SharedGpus()) for count in capacity.tolist()]
-    usable = rates.take(order, axis=0)
-    by_rate, able = (-usable).argsort(axis=1, kind="stable").tolist(), (usable > 0).sum(axis=1).tolist()
-    chosen: list[int] = []
-    picked: list[int] = []
-    for job, size, pools, count in zip(order.tolist(), gpus.take(order).tolist(), by_rate, able, strict=True):
-        pool = next((pool for pool in pools[:count] if free[pool].take(size)), -1)
-        if pool >= 0:
-            chosen.append(job)
-            picked.append(pool)
-        elif strict and count:
-            break
-    return np.array(chosen, dtype=np.int64), np.array(picked, dtype=np.int64)
 
 
 _Floats = NDArray[np.float64]
@@ -131,82 +103,55 @@ def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
 
 def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
     """Gang fill of the jobs of a state, in this order of their positions; see `fill_in_order`."""
-    if state.known("gpu_thousandths") is None:
-        own = state.own_pools
-        if own is None:
-            return fill_in_order(order, state.scale_factors, state.rates, state.capacity, strict)
-        pools = own.take(order)
-        if np.count_nonzero(pools < 0):
-            order, pools = order[pools >= 0], pools[pools >= 0]
-        return _fill_own_pools(order, state.scale_factors.take(order), pools, state.capacity, strict)
-    return fill_with_fractions(order, state.gpus_taken, state.rates, state.capacity, strict)
+    fractions = state.known("gpu_thousandths") is not None
+    own = None if fractions else state.own_pools
+    if own is None:
+        return fill_in_order(order, state.gpus_taken, state.rates, state.capacity, strict, fractions=fractions)
+    pools = own.take(order)
+    if np.count_nonzero(pools < 0):
+        order, pools = order[pools >= 0], pools[pools >= 0]
+    return _fill_own_pools(order, state.scale_factors.take(order), pools, state.capacity, strict)
 
 
-def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
+def fill_in_order(
+    order: _Ids, gpus: NDArray[Any], rates: _Floats, capacity: _Ids, strict: bool = False, *, fractions: bool = False
+) -> tuple[_Ids, _Ids]:
     """Gang fill: who runs, and on which pool.
 
     Parameters
     ----------
     order : (K,) jobs, the first in line first; those that no pool can run are passed over.
-    gpus : (N,) GPUs of each gang.
+    gpus : (N,) GPUs of each gang, or the fraction of a GPU that a job asks for.
     rates : (N, M) throughput, 0 where the gang cannot run; of equal ones the first pool is taken.
     capacity : (M,) free GPUs.
     strict : a gang that does not fit lets nobody behind it pass.
+    fractions : jobs share GPUs, at most one in sum on each, best fit. GPUs are filled from empty ones; placement keeps
+        those in place who go on, as long as all find room that way.
 
     Returns (R,) jobs and (R,) pools, in the order in which they were chosen.
     """
-    if len(capacity) == 1:
-        chosen = _fill_one_pool(order, gpus, rates, int(capacity[0]), strict)
-        return chosen, np.zeros(len(chosen), dtype=np.int64)
-    free = capacity.copy()
     usable, sizes = rates.take(order, axis=0), gpus.take(order)
     rows, own = (usable > 0).nonzero()
-    if not np.count_nonzero(rows[1:] == rows[:-1]):
-        return _fill_own_pools(order.take(rows), sizes.take(rows), own, free, strict)
-    picked, pools = [order[:0]], [order[:0]]
-    while len(order):
-        wanted, somewhere = _best_with_room(usable, sizes, free)
-        if np.count_nonzero(somewhere) < len(order):
-            stuck = ~somewhere & (usable > 0).any(axis=1) if strict else somewhere[:0]
-            if stuck.any():
-                somewhere[stuck.argmax() :] = False
-            order, usable, sizes, wanted = order[somewhere], usable[somewhere], sizes[somewhere], wanted[somewhere]
-        # They get it up to the first for whom those before it left too little.
-        upto = len(order)
-        asked = np.bincount(wanted, sizes, len(free)).astype(np.int64)
-        for j, (gang_gpus, count) in enumerate(zip(asked.tolist(), free.tolist(), strict=True)):
-            if gang_gpus > count:
-                over = np.where(wanted == j, sizes, 0).cumsum() > count
-                upto = min(upto, int(over.argmax()))
-        picked.append(order[:upto])
-        pools.append(wanted[:upto])
-        if upto == len(order):
+    if not fractions and not np.count_nonzero(rows[1:] == rows[:-1]):
+        return _fill_own_pools(order.take(rows), sizes.take(rows), own, capacity, strict)
+    counts = [CountedGpus(count) for count in capacity.tolist()]
+    free = [FreeFractions(count, SharedGpus()) for count in counts] if fractions else counts
+    left, smallest = float(capacity.sum()), min(sizes.tolist(), default=0)
+    chosen: list[tuple[int, int]] = []
+    by_rate, able = (-usable).argsort(axis=1, kind="stable").tolist(), np.bincount(rows, minlength=len(order)).tolist()
+    for job, size, pools, count in zip(order.tolist(), sizes.tolist(), by_rate, able, strict=True):
+        pool = next((pool for pool in pools[:count] if free[pool].take(size)), -1)
+        if pool >= 0:
+            chosen.append((job, pool))
+            left -= size
+        if left + ROUNDING_OF_SUMS < smallest or (strict and count and pool < 0):
             break
-        free -= np.bincount(wanted[:upto], sizes[:upto], len(free)).astype(np.int64)
-        order, usable, sizes = order[upto:], usable[upto:], sizes[upto:]
-    return np.concatenate(picked), np.concatenate(pools)
-
-
-def _fill_one_pool(order: _Ids, gpus: _Ids, rates: _Floats, free: int, strict: bool) -> _Ids:
-    """The same where there is no pool to choose: one look at each job until no GPU is left."""
-    chosen = []
-    for job, size, able in zip(
-        order.tolist(), gpus.take(order).tolist(), (rates.take(order) > 0).tolist(), strict=True
-    ):
-        if not able:
-            continue
-        if size <= free:
-            chosen.append(job)
-            free -= size
-            if not free:
-                break
-        elif strict:
-            break
-    return np.array(chosen, dtype=np.int64)
+    jobs, on = np.array(chosen, dtype=np.int64).reshape(-1, 2).T
+    return jobs, on
 
 
 def _fill_own_pools(order: _Ids, sizes: _Ids, pools: _Ids, free: _Ids, strict: bool) -> tuple[_Ids, _Ids]:
-    """The same where no job can choose between pools, as on virtual clusters: of each in `order` its size and pool."""
+    """Gang fill where no job can choose between pools, as on virtual clusters: of each in `order` its size and pool."""
     # In each pool they get it up to the first for whom those before it leave too little.
     by_pool = pools.argsort(kind="stable")
     wanted = np.bincount(pools, sizes, len(free))
@@ -225,15 +170,6 @@ def _fill_own_pools(order: _Ids, sizes: _Ids, pools: _Ids, free: _Ids, strict: b
                 fits[at] = True
                 rest[pool] -= size
     return order.compress(fits), pools.compress(fits)
-
-
-def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDArray[np.bool_]]:
-    """(K,) the pool with the highest of the (K, M) rates that has room for the gang as things are, and if any has."""
-    if sizes[sizes.argmax()] > free[free.argmin()]:
-        usable = np.where(sizes[:, None] <= free, usable, 0.0)
-    wanted = usable.argmax(axis=1)
-    k, m = usable.shape
-    return wanted, usable.ravel().take(np.arange(0, k * m, m) + wanted) > 0
 
 
 @dataclass(eq=False)

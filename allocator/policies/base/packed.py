@@ -25,7 +25,7 @@ class PairingPolicy(Prepared, SharePolicy):
 
     Parameters
     ----------
-    solver : "auto" or the name of an engine (`formulations.packed.engines`).
+    solver : "auto" or "class_pairs", which is the one there is (`formulations.packed.class_pairs`).
     """
 
     solver: str = "auto"

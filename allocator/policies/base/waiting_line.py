@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar, Literal
@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.fractions import ROUNDING_OF_SUMS
+from allocator.fractions import ROUNDING_OF_SUMS, WHOLE
 from allocator.policies.base.ordering import blocked
-from allocator.policies.base.reservations import Reservations
+from allocator.policies.base.reservations import Timetable
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance, Past
@@ -43,7 +43,7 @@ class LineMemory(Memory):
     ----------
     lines : by the pools that can run them, the fastest first, and then by GPUs (less than 1: a fraction of one) those
         who wait, as heaps; none is empty.
-    free : (M,) GPUs of each pool that nobody had after the last decision; what has not changed since needs no look.
+    free : (M,) GPUs of each pool that nobody had after the last decision. news : pools with new jobs since then.
     waiting : how many there are.
     last : the highest id that has joined, -1 for none.
     rates_version, capacity : of the state by whose rates and GPUs of each pool the lanes are.
@@ -52,6 +52,7 @@ class LineMemory(Memory):
 
     lines: dict[Pools, dict[float, list[_Place]]] = field(default_factory=dict)
     free: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    news: set[int] = field(default_factory=set)
     waiting: int = 0
     last: int = -1
     rates_version: int = 0
@@ -61,6 +62,7 @@ class LineMemory(Memory):
     def add(self, pools: Pools, gpus: float, place: _Place) -> None:
         """One more is in line."""
         heappush(self.lines.setdefault(pools, {}).setdefault(gpus, []), place)
+        self.news.update(pools)
         self.waiting += 1
 
     def remove(self, pools: Pools, gpus: float, place: _Place) -> None:
@@ -80,6 +82,16 @@ class LineMemory(Memory):
     def clear(self) -> None:
         """Nobody waits, and nothing is known of free GPUs."""
         self.lines, self.waiting, self.free = {}, 0, self.free[:0]
+
+    def with_news(self, free: NDArray[Any]) -> list[list[Pools]]:
+        """The lines of pools with new jobs, or with other GPUs than before: those together that share pools."""
+        same = len(self.free) == len(free)
+        news, self.news = (
+            self.news.union((free != self.free).nonzero()[0].tolist() if same else range(len(free))),
+            set(),
+        )
+        near = [pools for pools in self.lines if not news.isdisjoint(pools)]
+        return [[pools] for pools in near] if all(len(pools) == 1 for pools in near) else [list(self.lines)]
 
 
 @dataclass(frozen=True)
@@ -123,25 +135,18 @@ class LinePolicy(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: LineMemory) -> Plan:
         """Who runs from now on: those who run, and those who start."""
-        news = self._join(state, memory)
+        self._join(state, memory)
         running = state.running
-        free = state.capacity - running.gpus_used(len(state.capacity))
-        if state.gpu_thousandths is not None:
-            free = free.astype(np.float64)
-        if len(memory.free) != len(free):
-            news = set(range(len(free)))
-        else:
-            news.update((free != memory.free).nonzero()[0].tolist())
         if self.backfill == "easy":
             runs = state.ids.take(running.jobs).tolist()
             memory.since = {job: memory.since[job] for job in runs if job in memory.since}
+        free = state.capacity - running.gpus_used(len(state.capacity))
+        if state.gpu_thousandths is not None:
+            free = free.astype(np.float64)
         started: list[_Start] = []
-        for lines in _in_touch(memory.lines, news):
-            started += (
-                self._backfilled(state, memory, lines)
-                if self.backfill == "easy"
-                else self._started(state, memory, lines, free)
-            )
+        start = self._backfilled if self.backfill == "easy" else self._started
+        for lines in memory.with_news(free):
+            started += start(state, memory, lines, free)
         for _, pool, gpus in started:
             free[pool] -= gpus
         memory.free = free
@@ -153,9 +158,8 @@ class LinePolicy(PlanPolicy):
         rows = running.followed_by(Assignment.alone(state.ids.searchsorted(ids), pools, counts))
         return Plan((PlanStep(rows),))
 
-    def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:
-        """Let those join who are new, or everybody who waits where the line is no longer theirs; their pools."""
-        news: set[int] = set()
+    def _join(self, state: ClusterState, memory: LineMemory) -> None:
+        """Let those join who are new, or everybody who waits where the line is no longer theirs."""
         ids, n_jobs = state.ids, state.n_jobs
         known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
         waits = n_jobs - len(state.running)
@@ -169,28 +173,12 @@ class LinePolicy(PlanPolicy):
             away[state.running.jobs] = False
             self._add(memory, state.take(away.nonzero()[0]))
         elif known < n_jobs:
-            own = state.take(np.arange(known, n_jobs))
-            news = pools_of(self._with_a_chance(memory, self._add_new(memory, own), own))
+            self._add_new(memory, state.take(np.arange(known, n_jobs)))
         memory.last = int(ids[-1]) if n_jobs else memory.last
-        return news
 
-    def _add_new(self, memory: LineMemory, own: ClusterState) -> list[Standing]:
-        """Put those in line who come for the first time; where they stand."""
-        return self._add(memory, own)
-
-    def _with_a_chance(self, memory: LineMemory, joined: list[Standing], own: ClusterState) -> list[Standing]:
-        """Who of those who `joined` may start though nothing else has happened.
-
-        Whoever was in line before found no room, and finds none now: behind such a job on the same pools nobody starts
-        who may not pass it, nor whoever wants as much. Fractions may have been moved together since, and what a
-        reservation leaves depends on the time: there everybody may.
-        """
-        if self.backfill == "easy" or own.gpu_thousandths is not None:
-            return joined
-        lines = memory.lines
-        if self.backfill == "skip":
-            return [one for one in joined if lines[one[0]][one[1]][0] == one[2]]
-        return [one for one in joined if min(places[0] for places in lines[one[0]].values()) == one[2]]
+    def _add_new(self, memory: LineMemory, own: ClusterState) -> None:
+        """Put those in line who come for the first time."""
+        self._add(memory, own)
 
     def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> list[Standing]:
         """Put the jobs of a state in line, by other `keys` if there are any; where they stand."""
@@ -211,11 +199,9 @@ class LinePolicy(PlanPolicy):
         return joined
 
     def _started(self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: NDArray[Any]) -> list[_Start]:
-        """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits.
-
-        `free` : (M,) GPUs of each pool; where a gang needs more, nobody need ask how they lie.
-        """
+        """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits; `free` (M,)."""
         room, strict = state.room(), self.backfill == "off"
+        # where a gang needs more GPUs than are free, nobody need ask how they lie
         most = (free + ROUNDING_OF_SUMS).tolist()
         heads = [(places[0], pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items()]
         heapify(heads)
@@ -241,22 +227,41 @@ class LinePolicy(PlanPolicy):
                 heappush(heads, (left[0], pools, gpus))
         return started
 
-    def _backfilled(self, state: ClusterState, memory: LineMemory, lines: list[Pools]) -> list[_Start]:
+    def _backfilled(
+        self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: NDArray[Any]
+    ) -> list[_Start]:
         """Who starts of some `lines`, if those may pass who do not delay the first one that finds no room."""
         line = sorted(
             (place, pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items() for place in places
         )
         jobs = state.ids.searchsorted(np.array([place[1] for place, _, _ in line], dtype=np.int64))
         lengths = state.predicted_seconds.take(jobs).tolist()
-        reservations = Reservations(state, memory.since)
+        room, clock, tables, promised = state.room(), state.clock, self._timetables(state, memory, free), set[int]()
         started = []
         for (place, pools, gpus), length in zip(line, lengths, strict=True):
-            pool = reservations.start(pools, gpus, length)
+            size = round(gpus * WHOLE)
+            pool = next((j for j in pools if tables[j].fits_now(size, length) and room.take(j, gpus)), -1)
             if pool >= 0:
+                tables[pool].take(clock, length, size)
                 started.append((place[1], pool, gpus))
-                memory.since[place[1]] = state.clock
+                memory.since[place[1]] = clock
                 memory.remove(pools, gpus, place)
+            elif pools and promised.isdisjoint(pools):
+                # reserved on the pool that has enough of them first
+                starts = {pool: tables[pool].earliest(size, np.inf, later=False) for pool in pools}
+                pool = min(starts, key=starts.__getitem__)
+                promised.add(pool)
+                tables[pool].take(starts[pool], np.inf, size)
         return started
+
+    def _timetables(self, state: ClusterState, memory: LineMemory, free: NDArray[Any]) -> list[Timetable]:
+        """What is free of each pool if everybody ends when predicted; who is late ends now."""
+        rows, clock = state.running, state.clock
+        ends: list[list[tuple[float, int]]] = [[] for _ in free]
+        lengths, ids = state.predicted_seconds.take(rows.jobs).tolist(), state.ids.take(rows.jobs).tolist()
+        for job, pool, gpus, length in zip(ids, rows.pool.tolist(), rows.gpus_taken.tolist(), lengths, strict=True):
+            ends[pool].append((max(memory.since.get(job, clock) + length, clock), round(gpus * WHOLE)))
+        return [Timetable(clock, round(float(count) * WHOLE), some) for count, some in zip(free, ends, strict=True)]
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
         """Its place in line, and which gang before it does not start either and lets nobody pass."""
@@ -298,27 +303,3 @@ def _ways(state: ClusterState) -> list[list[int]]:
         sorted([pool for pool, rate in enumerate(rates) if rate > 0], key=rates.__getitem__, reverse=True)
         for rates in state.rates.tolist()
     ]
-
-
-def pools_of(standing: list[Standing]) -> set[int]:
-    """The pools that can run any of them."""
-    return {pool for pools, _, _ in standing for pool in pools}
-
-
-def _in_touch(lines: Collection[Pools], news: set[int]) -> list[list[Pools]]:
-    """The lines to be looked at where there are `news` of some pools: one list for those that have pools in common."""
-    near = [pools for pools in lines if not news.isdisjoint(pools)]
-    if all(len(pools) == 1 for pools in near):
-        return [[pools] for pools in near]
-    touched: list[list[Pools]] = []
-    left = list(lines)
-    while near:
-        group, reached = [near[0]], set(near[0])
-        left.remove(near[0])
-        while more := [pools for pools in left if not reached.isdisjoint(pools)]:
-            left = [pools for pools in left if pools not in more]
-            group += more
-            reached.update(*more)
-        touched.append(group)
-        near = [pools for pools in near if pools in left]
-    return touched

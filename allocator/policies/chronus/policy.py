@@ -229,10 +229,6 @@ class Chronus(Prepared, PlanPolicy):
 
     # How long jobs are believed to run.
 
-    def start_units(self, gpus: Array | Integers) -> Array:
-        """w(g): what it costs to start a gang, units."""
-        return self.start_cost * (1.0 + log2(gpus))
-
     def estimates(self, duration: Array, gpus: Integers) -> Integers:
         """Time that jobs are given: with the cost of one start in each lease, and a margin; whole units."""
         longer = 1.0 + (1.0 + log2(gpus)) * self.start_cost / self.clock.lease

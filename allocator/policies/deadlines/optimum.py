@@ -17,7 +17,6 @@ from allocator.policies.deadlines.elastic import ElasticPolicy
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises, Repair
 from allocator.protocol import ClusterState, Plan
-from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import TOLERANCE, SolverError
 from formulations.columns import InfeasibleError
@@ -81,15 +80,8 @@ class ElasticFlowProgram(ElasticPolicy):
         turned_away = [job.position for job in newcomers if job.label not in admitted]
         plan = self.finished(state, memory, promises, [*unserved.tolist(), *turned_away])
         bound = max(question.bound, met)
-        allocation = self._allocation(state, plan, met, bound, question.solver, started)
-        return replace(plan, allocation=replace(allocation, fallbacks=question.failed))
-
-    def _allocation(
-        self, state: ClusterState, plan: Plan, met: float, bound: float, solver: str, started: float
-    ) -> Allocation:
-        """The first step as shares of time, with what is proven."""
         gap = (bound - met) / max(bound, 1.0) if bound < inf else inf
-        return self.as_shares(
+        allocation = self.as_shares(
             state,
             plan.steps[0].assignment,
             status="optimal" if gap <= TOLERANCE else "feasible",
@@ -98,10 +90,12 @@ class ElasticFlowProgram(ElasticPolicy):
             bound=bound,
             certified=True,
             gap=gap,
-            solver=solver,
+            solver=question.solver,
             seconds=perf_counter() - started,
             rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
+            fallbacks=question.failed,
         )
+        return replace(plan, allocation=allocation)
 
 
 class _Question:
@@ -136,7 +130,8 @@ class _Question:
             if self._missed and self._seconds > 0:
                 self._search()
             if self.asking:
-                self._save_gpu_time()
+                # plans of less GPU time for all who are let in
+                self._fixed(self.promises.jobs)
         except SolverError as error:
             where = f"policy {self.policy.name}: {error}"
             self.failed = (self.policy.solver,)
@@ -169,10 +164,6 @@ class _Question:
             status = self._fixed([*self.promises.jobs, job]) if self._missed else ""
             if status == "infeasible" and len(self.asking) == 1:
                 self.bound = self._worth(self.kept)
-
-    def _save_gpu_time(self) -> None:
-        """Plans of less GPU time for all who are let in."""
-        self._fixed(self.promises.jobs)
 
     def _fixed(self, jobs: Sequence[PlannedJob]) -> str:
         """Promise all these jobs their deadlines by patterns; "fixed", or why not."""

@@ -38,7 +38,7 @@ class Repair(NamedTuple):
 NO_REPAIR = Repair()
 
 
-class Promises:
+class Promises(DeadlineOrder[PlannedJob]):
     """Plans at one instant: some that are carried on, and jobs in the order of deadlines on what these leave free.
 
     Parameters
@@ -52,36 +52,17 @@ class Promises:
 
     def __init__(self, filling: Filling, now: float, gpus: int, wait: float = 0.0, repair: Repair = NO_REPAIR) -> None:
         self.filling, self.now, self.gpus, self.wait, self._repair = filling, now, gpus, wait, repair
-        self._fixed: list[PlannedJob] = []
-        self._fixed_plans: list[JobPlan] = []
-        self._order: DeadlineOrder[PlannedJob] = DeadlineOrder.filled(filling, FreeProfile(now, gpus))
-
-    def copy(self, repair: Repair) -> Promises:
-        """Others that change on their own, the same so far, with another `repair`."""
-        made = Promises(self.filling, self.now, self.gpus, self.wait, repair)
-        made.fix(self._fixed, self._fixed_plans)
-        made.add(self._order.jobs)
-        return made
+        self.fix([], [])
 
     @property
     def jobs(self) -> list[PlannedJob]:
-        """All jobs."""
-        return [*self._fixed, *self._order.jobs]
+        """All jobs, those that are carried on first."""
+        return [*self._fixed, *super().jobs]
 
     @property
     def plans(self) -> list[JobPlan]:
         """Their plans."""
-        return [*self._fixed_plans, *self._order.plans]
-
-    @property
-    def left_over(self) -> FreeProfile:
-        """What all plans leave free; a copy."""
-        return self._order.left_over
-
-    @property
-    def all_met(self) -> bool:
-        """Whether every job meets its deadline."""
-        return self._order.all_met
+        return [*self._fixed_plans, *super().plans]
 
     def fix(self, jobs: Sequence[PlannedJob], plans: Sequence[JobPlan]) -> bool:
         """Carry on these plans, in place of all there were; returns whether there are GPUs for them."""
@@ -91,16 +72,13 @@ class Promises:
         if min(free.free) < 0:
             return False
         self._fixed, self._fixed_plans = list(jobs), list(plans)
-        self._order = DeadlineOrder.filled(self.filling, free)
+        super().__init__(free, self.filling.minimum_share)
         return True
 
-    def add(self, jobs: Iterable[PlannedJob]) -> None:
-        """Plan more jobs, whether or not they or others meet their deadlines then."""
-        self._order.add(jobs)
-
-    def admit(self, newcomers: Sequence[PlannedJob]) -> bool:
+    def admit(self, newcomers: Iterable[PlannedJob]) -> bool:
         """Plan more jobs if all jobs meet their deadlines then; returns whether they do."""
-        if self._order.admit(newcomers):
+        newcomers = list(newcomers)
+        if super().admit(newcomers):
             return True
         others = self.jobs
         if not self._repair.is_for(newcomers, others):

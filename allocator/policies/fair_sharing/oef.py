@@ -36,9 +36,6 @@ _MOST_ENVIED, _MOST_ENVIOUS = 2, 1
 _ROUNDING = 1e-12
 """Relative distance from all of a job's time that is taken for none."""
 
-_DENSE = 4
-"""Types up to which neighbours are those of a Delaunay triangulation; it has too many beyond."""
-
 Positions = NDArray[np.intp]
 
 
@@ -141,10 +138,15 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
     ) -> ColumnSolution:
         """The program over K classes of jobs with scale factors `sizes` (K,), `counts` (K,) jobs each."""
         columns = envy.columns(sizes, state.cluster.accelerators)
-        program = ColumnProgram(columns, state.capacity, counts=counts, rows=envy.first_rows())
+        first, *waiting = envy.first_rows()
+        program = ColumnProgram(columns, state.capacity, counts=counts, rows=first)
         value = (counts * sizes)[columns.job] * columns.rate
+
+        def further(x: Array) -> Rows | None:
+            return waiting.pop() if waiting else envy.violated(x)
+
         seconds = until - perf_counter()
-        return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=envy.violated)
+        return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=further)
 
     def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, Any, float, float]:
         """Shares of `jobs` with equal normalised throughput; the rest as in `_cooperative`."""
@@ -232,14 +234,23 @@ class _Envy:
         shares[self.relative > 0] = x
         return shares
 
-    def first_rows(self) -> Rows:
-        """Rows between neighbours, and of the time that is owed."""
+    def first_rows(self) -> list[Rows]:
+        """Rows between neighbours; before them, where there is any, of the time that is owed.
+
+        What is owed to a job that cannot use every type is what may leave no shares: it takes the types that others
+        envy it for. With its rows alone that is seen in a fraction of the time that all others take.
+        """
         from scipy.sparse import csr_array, vstack
 
-        near = self.among(*self.neighbours())
-        job, owed = np.nonzero(self.relative)[0], np.flatnonzero(self.owed)
+        near, owed = self.among(*self.neighbours()), np.flatnonzero(self.owed)
+        if not len(owed):
+            return [near]
+        lacking = np.flatnonzero((self.relative == 0).any(axis=1) & (self.owed > 0))
+        pairs = np.array([(i, k) for k in lacking for i in range(len(self.owed)) if i != k], dtype=np.intp)
+        envied = self.among(*pairs.reshape(-1, 2).T)
+        job = np.nonzero(self.relative)[0]
         time = csr_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(len(self.owed), len(job)))
-        return Rows(vstack([near.matrix, time[owed]]), np.concatenate([near.lower, self.owed[owed]]))
+        return [Rows(vstack([envied.matrix, time[owed]]), np.concatenate([envied.lower, self.owed[owed]])), near]
 
     def among(self, envious: Positions, envied: Positions) -> Rows:
         """The rows of some pairs."""
@@ -278,44 +289,12 @@ class _Envy:
         return self.among(envious, envied) if len(envious) else None
 
     def neighbours(self) -> tuple[Positions, Positions]:
-        """Pairs of classes with similar relative rates, both ways: (E,) envious, (E,) envied.
+        """Pairs of classes that follow each other in the order of a relative rate, both ways: envious, envied.
 
         Without envy, throughput is a convex function of the relative rates with the GPUs of each class as its slopes,
         and a piecewise linear one is convex when it is so from each piece to its neighbours.
         """
         direction = self.relative / self.relative.sum(axis=1, keepdims=True)
-        # between gangs with other GPUs rows differ by more than their rates, so that neighbours among equals count too
-        gpus, number = np.unique(self.gpus, return_counts=True)
-        groups = [np.arange(len(direction)), *(np.flatnonzero(self.gpus == equal) for equal in gpus[number > 1])]
-        pairs = [members[_near(direction[members])] for members in groups]
-        one, other = np.unique(np.sort(np.hstack(pairs), axis=0), axis=1)
+        orders = np.argsort(direction, axis=0, kind="stable").T
+        one, other = orders[:, :-1].ravel(), orders[:, 1:].ravel()
         return np.concatenate([one, other]), np.concatenate([other, one])
-
-
-def _near(points: Array) -> Positions:
-    """(2, E) pairs of neighbours among `points` (n, M); of several in one place, one has neighbours elsewhere."""
-    places, of = np.unique(points, axis=0, return_inverse=True)
-    of = of.ravel()
-    members = np.argsort(of, kind="stable")
-    alike = of[members][1:] == of[members][:-1]
-    first = members[np.append(True, ~alike)]
-    near, far = _adjacent(places)
-    inside = np.vstack([members[:-1][alike], members[1:][alike]])
-    return np.hstack([inside, np.vstack([first[near], first[far]])])
-
-
-def _adjacent(points: Array) -> tuple[Positions, Positions]:
-    """Pairs of neighbours, each once, among distinct `points` (n, M) that sum to 1, in ascending order."""
-    n, M = points.shape
-    if 2 < M <= _DENSE and n > M:
-        from scipy.spatial import Delaunay, QhullError
-
-        try:
-            starts, found = Delaunay(points[:, :-1]).vertex_neighbor_vertices
-        except QhullError:
-            pass  # points on a line or a plane: their order along each type is what there is
-        else:
-            one = np.repeat(np.arange(n), np.diff(starts))
-            return one[one < found], found[one < found].astype(np.intp)
-    orders = [np.argsort(points[:, j], kind="stable") for j in range(M)]
-    return np.concatenate([o[:-1] for o in orders]), np.concatenate([o[1:] for o in orders])

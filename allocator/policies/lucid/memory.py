@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
 
-@dataclass(eq=False)
-class Known:
+class Known(NamedTuple):
     """A job.
 
     Attributes
@@ -48,8 +47,6 @@ class Line:
     partner : who shares with whom, by id, both ways.
     guests : those who joined another one, and share or do not recover.
     news : whether anything has changed that the line has not been walked through since.
-    fresh : those who wait and have joined since then; None: more has changed than the line, its hosts and free GPUs.
-    opened : those who take guests since then.
     """
 
     guests_recover: bool = True
@@ -58,8 +55,6 @@ class Line:
     partner: dict[int, int] = field(default_factory=dict)
     guests: set[int] = field(default_factory=set)
     news: bool = False
-    fresh: set[int] | None = None
-    opened: set[int] = field(default_factory=set)
 
     def take_up(self, starts: Collection[int], host_of: dict[int, int], clock: float) -> None:
         """Jobs that wait run from `clock` (seconds) on: by themselves, or beside a host."""
@@ -71,7 +66,6 @@ class Line:
             elif job in host_of:
                 host = host_of[job]
                 self.running[job], self.partner[job], self.partner[host] = clock, host, job
-                self.opened.discard(host)
                 self.guests.add(job)
             else:
                 left.append(entry)
@@ -81,31 +75,18 @@ class Line:
     def start(self, job: int, clock: float) -> None:
         """A job has GPUs from `clock` (seconds) on."""
         self.running[job] = clock
-        self.opened.add(job)
         self.news = True
 
     def leave(self, job: int) -> None:
         """A job that ran is gone; the one beside it has its GPUs to itself."""
         del self.running[job]
-        self.opened.discard(job)
         self.guests.discard(job)
         other = self.partner.pop(job, None)
         if other is not None:
             del self.partner[other]
             if self.guests_recover:
                 self.guests.discard(other)
-            if other not in self.guests:
-                self.opened.add(other)
         self.news = True
-
-    def changed(self) -> None:
-        """Everybody who waits is to be looked at again."""
-        self.news, self.fresh = True, None
-
-    def walked(self) -> None:
-        """Everybody who waits has been looked at."""
-        self.news, self.fresh = False, set()
-        self.opened.clear()
 
     @property
     def hosts(self) -> list[int]:
@@ -162,7 +143,7 @@ class LucidMemory(Memory):
         if self.gpus != (gpus := state.capacity.tolist()):
             self.gpus = gpus
             for line in self.lines:
-                line.changed()
+                line.news = True
         first_new = int(state.ids.searchsorted(self.last, side="right"))
         if first_new != len(self.active):
             for job in self.active[~among_ids(self.active, state.ids)].tolist():
@@ -224,7 +205,7 @@ class LucidMemory(Memory):
         del self.profiling[job]
         self.lines[known.pool].leave(job)
         self.work[known.pool] -= known.length
-        known.pool = home
+        self.jobs[job] = known._replace(pool=home)
         if home >= 0:
             self.work[home] += known.length
             self.enqueue(job, known.length)
@@ -235,8 +216,6 @@ class LucidMemory(Memory):
         insort(line.waiting, (key, self.joined, job))
         self.joined += 1
         line.news = True
-        if line.fresh is not None:
-            line.fresh.add(job)
 
     def home(self, rates: _Floats, length: float, profiler: int) -> int:
         """The pool of a job with `rates` (M,): the one that is predicted to be through with it first; -1: none."""
@@ -248,37 +227,23 @@ class LucidMemory(Memory):
             default=-1,
         )
 
-    def to_consider(self, pool: int, free: float) -> tuple[list[int], list[int]]:
-        """Those who wait, in order, and hosts of whom any two may share, or who may start on `free` GPUs.
-
-        What two jobs have to keep does not change with time: two that have been looked at need not be again.
-        """
-        line = self.lines[pool]
-        waiting = [job for _, _, job in line.waiting]
-        if line.fresh is None:
-            return waiting, line.hosts
-        if not line.opened and not any(self.jobs[job].gpus <= free for job in waiting):
-            return [job for job in waiting if job in line.fresh], line.hosts
-        return waiting, line.hosts if line.fresh else [job for job in line.running if job in line.opened]
-
-    def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> tuple[_Ids, _Ids, _Floats]:
-        """What the jobs `ids` do beside each other on a pool.
+    def known_together(self, state: ClusterState, pool: int, ids: _Ids, kind_of: _Ids) -> tuple[_Ids, _Ids, _Floats]:
+        """What the jobs `ids` of these kinds do beside each other on a pool.
 
         Returns the numbers of their kinds, the kind of each by position among these, and the fraction of its throughput
         that each kind keeps beside each; 0: may not share.
         """
-        kind_of = [self.jobs[job].kind for job in ids.tolist()]
-        kinds = np.array(sorted(set(kind_of)))
-        own = kinds.searchsorted(kind_of)
+        count = np.bincount(kind_of)
+        kinds = count.nonzero()[0]
         fractions = self.retained[pool][kinds[:, None], kinds]
         unknown = fractions < 0
         # A kind that is there once shares with others only.
-        unknown.ravel()[:: len(kinds) + 1] &= np.bincount(own) > 1
+        unknown.ravel()[:: len(kinds) + 1] &= count[kinds] > 1
         if unknown.any():
-            first = [kind_of.index(kind) for kind in kinds.tolist()]
+            first = np.unique(kind_of, return_index=True)[1]
             self._read(state, pool, np.sort(ids[first]))
             fractions = self.retained[pool][kinds[:, None], kinds]
-        return kinds, own, np.maximum(fractions, 0.0)
+        return kinds, kinds.searchsorted(kind_of), np.maximum(fractions, 0.0)
 
     def mean_retained(self, pool: int, kinds: _Ids) -> _Floats:
         """(k,) what `kinds` keep and leave on the average, over the kinds known so far that they may share with."""

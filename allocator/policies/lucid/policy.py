@@ -166,7 +166,7 @@ class Lucid(PlanPolicy):
         if packing != memory.packing:
             memory.packing = packing
             for line in memory.lines:
-                line.changed()
+                line.news = True
         self._serve_all(d)
         return Plan(d.steps(self._until(d)))
 
@@ -199,15 +199,13 @@ class Lucid(PlanPolicy):
         if pool == d.profiler:
             d.memory.profiling |= dict.fromkeys(starts, d.state.clock + self.profiling_seconds)
         d.take_up(pool, starts, [])
-        line.walked()
+        line.news = False
 
     def _serve(self, d: Deciding, pool: int) -> None:
         """Walk through the line of a pool while jobs are packed."""
-        free = d.room.free(pool)
-        waiting, hosts = d.memory.to_consider(pool, free)
-        d.memory.lines[pool].walked()
-        if not waiting:
-            return
+        line, free = d.memory.lines[pool], d.room.free(pool)
+        waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
+        line.news = False
         # who is packed takes no room, so that it can be told first who starts
         may_start = np.array([d.memory.jobs[job].gpus <= free and d.take(pool, job) for job in waiting])
         if may_start.all() or not (hosts or may_start.any()):
@@ -224,16 +222,15 @@ class Lucid(PlanPolicy):
     ) -> tuple[PackingJobs, PackingJobs, NDArray[np.float64]]:
         """Guests and hosts as packing sees them, and what their kinds keep beside each other."""
         memory, ids = d.memory, np.array([*waiting, *hosts], dtype=np.int64)
-        kinds, own, retained = memory.known_together(d.state, pool, ids)
+        _, gpus, length, kind = np.array([memory.jobs[job] for job in (*waiting, *hosts)]).T
+        kinds, own, retained = memory.known_together(d.state, pool, ids, kind.astype(np.int64))
         names = list(memory.kinds)
         score = np.array([self.scores.get(names[kind][0], -1) for kind in kinds.tolist()], dtype=np.int64)
         if (score < 0).any():
             kept = memory.mean_retained(pool, kinds)
             least, middle = self.score_thresholds
             score = np.where(score >= 0, score, np.where(kept >= least, 0, np.where(kept >= middle, 1, 2)))
-        n, known = len(waiting), [memory.jobs[job] for job in ids.tolist()]
-        gpus, length = np.array([job.gpus for job in known]), np.array([job.length for job in known])
-        everybody = PackingJobs(gpus, score[own], length, own)
+        n, everybody = len(waiting), PackingJobs(gpus, score[own], length, own)
         return everybody.part(slice(n)), everybody.part(slice(n, None)), retained
 
     # Times.
@@ -291,7 +288,7 @@ class LucidProgram(Lucid):
         """Free GPUs first, in order of the line; then the best pairs."""
         memory, line = d.memory, d.memory.lines[pool]
         d.take_up(pool, [entry[2] for entry in line.waiting if d.take(pool, entry[2])], [])
-        line.walked()
+        line.news = False
         waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
         if not (waiting and hosts):
             return

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.conversion import AtLeastOne, Positive, check_fields
+from allocator.mechanism.placement.whole import servers_for
 from throughputs import InputError
 
 # Intervals that are looked ahead.
@@ -80,8 +81,8 @@ _SHRINK_SECONDS, _SHRINK_WAITING, _SHRINK_GANGS = 100, 5, 5
 """It gives it back when fewer than so many wait, nobody is on it, and GPUs for at most so many of the largest gangs are
 predicted to arrive in an interval: looked at every hundred seconds."""
 
-_Span = list[tuple[int, int]]
-"""GPUs of one gang: pairs of server and number."""
+_Span = list[tuple[int, int, int]]
+"""GPUs of one gang: servers as bits, what was free there, and how many of them it has."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +177,11 @@ def profile_apart(
 
 
 class _Profiler:
-    """The servers, and how many of their GPUs are free."""
+    """The servers, by number of free GPUs as bits."""
 
     def __init__(self, settings: ProfilerSettings, forecast: ArrivalForecast | None) -> None:
         self._settings, self._forecast = settings, forecast
-        self._free = [_GPUS_PER_SERVER] * settings.servers
+        self._servers, self._with_free = settings.servers, [0] * _GPUS_PER_SERVER + [(1 << settings.servers) - 1]
         self.scaling: list[tuple[float, int]] = []
 
     def serve(self, came: list[float], gpus: list[int], seconds: list[float]) -> list[float]:
@@ -192,58 +193,45 @@ class _Profiler:
         while arrived < len(came) or line or running:
             clock = min([look, *(end for end, _, _ in running[:1]), *came[arrived : arrived + 1]])
             while running and running[0][0] <= clock:
-                for server, count in heappop(running)[2]:
-                    self._free[server] += count
+                for server, _, count in heappop(running)[2]:
+                    self._change(server, count)
             while arrived < len(came) and came[arrived] <= clock:
                 heappush(line, (gpus[arrived], arrived))
                 arrived += 1
-            while line and (span := self._take(line[0][0])):
+            while line and (span := servers_for(line[0][0], self._with_free, "best_fit")):
                 job = heappop(line)[1]
                 start[job] = clock
+                for server, _, count in span:
+                    self._change(server, -count)
                 heappush(running, (clock + seconds[job], job, span))
             if arrived < len(came) or line or running:
                 look = self._scale(clock, len(line))
         return start
 
-    def _take(self, gpus: int) -> _Span:
-        """GPUs for a gang, which are not free any more; none where there is no room for it.
-
-        Whole idle servers, and what is left of it where it leaves the fewest free; or beside whole servers on the
-        emptiest of the others. Source of the rule: Lucid's public artifact.
-        """
-        whole, rest = divmod(gpus, _GPUS_PER_SERVER)
-        idle = [server for server, free in enumerate(self._free) if free == _GPUS_PER_SERVER][:whole]
-        span = [(server, _GPUS_PER_SERVER) for server in idle]
-        if rest:
-            others = [
-                (-free if whole else free, server)
-                for server, free in enumerate(self._free)
-                if free >= rest and server not in idle
-            ]
-            span += [(server, rest) for _, server in sorted(others)[:1]]
-        if sum(count for _, count in span) < gpus:
-            return []
-        for server, count in span:
-            self._free[server] -= count
-        return span
+    def _change(self, server: int, more: int) -> None:
+        """So many GPUs `more` are free on a server (a bit)."""
+        free = next(free for free, some in enumerate(self._with_free) if some & server)
+        self._with_free[free] ^= server
+        self._with_free[free + more] ^= server
 
     def _scale(self, clock: float, waiting: int) -> float:
         """Borrow a server or give it back at `clock` (seconds); answers when to look again at the latest."""
-        borrowed = len(self._free) > self._settings.servers
+        borrowed = self._servers > self._settings.servers
         if not self._settings.elastic or (not borrowed and waiting <= _GROW_WAITING):
             return inf
         step = _SHRINK_SECONDS if borrowed else _GROW_SECONDS
         if clock % step or (borrowed and not self._may_shrink(clock, waiting)):
             return (clock // step + 1.0) * step
-        if borrowed:
-            self._free.pop()
-        else:
-            self._free.append(_GPUS_PER_SERVER)
-        self.scaling.append((clock, -1 if borrowed else 1))
+        change = -1 if borrowed else 1
+        # the last server goes or comes, all of it free
+        self._with_free[_GPUS_PER_SERVER] ^= 1 << self._settings.servers
+        self._servers += change
+        self.scaling.append((clock, change))
         return inf if borrowed else clock + 1.0
 
     def _may_shrink(self, clock: float, waiting: int) -> bool:
-        if waiting >= _SHRINK_WAITING or self._forecast is None or self._free[-1] < _GPUS_PER_SERVER:
+        idle = self._with_free[_GPUS_PER_SERVER] >> self._settings.servers
+        if waiting >= _SHRINK_WAITING or self._forecast is None or not idle:
             return False
         ahead = self._forecast.gpus_ahead(clock)
         return ahead is None or ahead <= _SHRINK_GANGS * self._settings.largest_gang

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.conversion import NotNegativeWhole
 from allocator.policies.base.programs import Array, ClosedFormPolicy
@@ -36,22 +39,35 @@ class FifoPerf(ClosedFormPolicy):
 
     def shares(self, state: ClusterState) -> Array:
         """Share 1 on the type each placed job got."""
-        # columns in alphabetical order, so that argmax breaks ties as documented
-        by_name = sorted(range(len(state.capacity)), key=lambda j: state.cluster.accelerators[j])
-        rates = state.runnable_rates[:, by_name]
-        free = state.capacity[by_name].astype(np.int64)
         shares = np.zeros(state.rates.shape)
-        for job in np.flatnonzero((rates > 0).any(axis=1)):
-            need = state.scale_factors[job]
-            fits = free >= need
-            if not fits.any():
-                break
-            best = int(np.argmax(np.where(fits, rates[job], -1.0)))
-            if rates[job, best] <= 0:
-                continue
-            free[best] -= need
-            shares[job, by_name[best]] = 1.0
+        type_of, _ = first_in_line(
+            state.runnable_rates, state.scale_factors, state.capacity, state.cluster.accelerators
+        )
+        shares[list(type_of), list(type_of.values())] = 1.0
         return shares
+
+
+def first_in_line(
+    rates: Array, sizes: NDArray[np.int64], capacity: NDArray[np.int64], types: Sequence[str]
+) -> tuple[dict[int, int], list[int]]:
+    """Jobs in order take the fastest type with room for their gang: type by job; and who is behind the first that fits
+    nowhere, itself included. Ties go to the type whose name is first in the alphabet.
+
+    Parameters
+    ----------
+    rates, sizes : (N, M) and (N,), throughput, 0 where a gang cannot run, and GPUs of the gang.
+    capacity, types : (M,) GPUs of each type, and its name.
+    """
+    by_name = np.array(sorted(range(len(types)), key=types.__getitem__))
+    line, free = deque(np.flatnonzero((rates > 0).any(axis=1)).tolist()), capacity.copy()
+    type_of: dict[int, int] = {}
+    while line and len(room := by_name[free[by_name] >= sizes[line[0]]]):
+        job = line.popleft()
+        best = int(room[np.argmax(rates[job, room])])
+        if rates[job, best] > 0:
+            type_of[job] = best
+            free[best] -= sizes[job]
+    return type_of, list(line)
 
 
 @register(

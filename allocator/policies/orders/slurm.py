@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, log
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
 from allocator.fractions import WHOLE
 from allocator.policies.base.ordering import blocked
+from allocator.policies.base.reservations import Timetable
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
 from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance, Past
@@ -153,18 +153,12 @@ class Slurm(PlanPolicy):
         """(N,) p, the largest first."""
         size = state.gpus_taken / max(float(state.capacity.sum()), 1.0)
         weights = state.priority_weights
-        factors = (
-            (self.age_weight, np.minimum(state.elapsed_seconds / (self.max_age_days * _DAY), 1.0)),
-            (self.size_weight, 1.0 - size if self.favor_small else size),
-            (self.priority_weight, weights / max(float(weights.max(initial=0.0)), 1e-300)),
-        )
-        total = np.zeros(state.n_jobs)
-        for weight, factor in factors:
-            if weight:
-                total += weight * factor
+        total = self.age_weight * np.minimum(state.elapsed_seconds / (self.max_age_days * _DAY), 1.0)
+        total += self.size_weight * (1.0 - size if self.favor_small else size)
+        total += self.priority_weight * (weights / max(float(weights.max(initial=0.0)), 1e-300))
         if self.fairshare_weight:
             total += self.fairshare_weight * self._fair_shares(state, memory)
-        return total
+        return np.asarray(total)
 
     def _fair_shares(self, state: ClusterState, memory: Usage) -> _Floats:
         """(N,) ``2^(-U_k / S_k)`` of the account of each job; S as `_parts_due` says."""
@@ -204,162 +198,102 @@ class Slurm(PlanPolicy):
         return blocked(behind, *named, "would be delayed", len(stuck) - 1)
 
 
-class _Timetable:
-    """Free GPUs of a pool from now on, if everybody runs to the time limit: `free[k]` from `times[k]` on.
-
-    GPUs are counted in thousandths, so that sums of fractions are exact.
-    """
-
-    def __init__(self, times: list[float], free: list[int]) -> None:
-        self.times, self.free = times, free
-
-    @classmethod
-    def of(cls, now: float, free: int, ends: list[tuple[float, int]]) -> _Timetable:
-        """With so much free now, and what becomes free at the `ends` of those who run."""
-        self = cls([now], [free])
-        for end, gpus in sorted(ends):
-            if end > self.times[-1]:
-                self.times.append(end)
-                self.free.append(self.free[-1])
-            self.free[-1] += gpus
-        return self
-
-    def copy(self) -> _Timetable:
-        """Another one that may be tried things on."""
-        return _Timetable([*self.times], [*self.free])
-
-    def fits_now(self, gpus: int, seconds: float) -> bool:
-        """Whether so many GPUs are free from now on for so long."""
-        end = self.times[0] + seconds
-        for time, free in zip(self.times, self.free, strict=True):
-            if time >= end:
-                return True
-            if free < gpus:
-                return False
-        return True
-
-    def earliest(self, gpus: int, seconds: float) -> float:
-        """The first time after now from which that holds; inf: never."""
-        start = inf
-        for time, free in zip(self.times[1:], self.free[1:], strict=True):
-            if free < gpus:
-                start = inf
-            elif start == inf:
-                start = time
-            if time - start >= seconds:
-                break
-        return start
-
-    def take(self, start: float, seconds: float, gpus: int) -> None:
-        """Somebody has so many GPUs from `start` on for so long."""
-        first, last = self._at(start), self._at(start + seconds)
-        for k in range(first, last):
-            self.free[k] -= gpus
-
-    def _at(self, time: float) -> int:
-        """Position of the step that begins at a time, which is split off where there is none."""
-        k = bisect_left(self.times, time)
-        if time < inf and (k == len(self.times) or self.times[k] > time):
-            self.times.insert(k, time)
-            self.free.insert(k, self.free[k - 1])
-        return k
-
-
 class _Backfill:
-    """Who starts, looked for in the order of a line."""
+    """Who starts, looked for in the order of a line. GPUs of timetables are in thousandths."""
 
     def __init__(self, policy: Slurm, state: ClusterState, line: _Ids) -> None:
         self.policy, self.state, self.line = policy, state, line[: policy.depth]
         self.room, self.free = state.room(), state.capacity - state.running.gpus_used(len(state.capacity))
-        self.tables: dict[int, _Timetable] = {}
+        self.gpus, self.limit = state.gpus_taken.tolist(), state.predicted_seconds.tolist()
+        self.size = [round(gpus * WHOLE) for gpus in self.gpus]
+        self.tables: dict[int, Timetable] = {}
         self.stopped: set[int] = set()
 
     def rows(self) -> Assignment:
         """Who runs from now on."""
-        state, gpus, usable = self.state, self.state.gpus_taken, self.state.runnable_rates
-        started: list[tuple[int, int]] = []
+        usable, gpus = self.state.runnable_rates.take(self.line, axis=0), self.state.gpus_taken.take(self.line)
+        able, ranked = usable > 0, (-usable).argsort(axis=1, kind="stable").tolist()
         # who cannot start now is looked at as long as promises are given
-        able = usable.take(self.line, axis=0) > 0
-        fits = (able & (gpus.take(self.line)[:, None] <= self.free)).any(axis=1).tolist()
+        fits, counts = (able & (gpus[:, None] <= self.free)).any(axis=1).tolist(), able.sum(axis=1).tolist()
         left = dict.fromkeys(range(able.shape[1]), self.policy.reservations)
-        ranked = (-usable.take(self.line, axis=0)).argsort(axis=1, kind="stable").tolist()
-        counts = able.sum(axis=1).tolist()
+        started: list[tuple[int, int]] = []
         for job, may, order, count in zip(self.line.tolist(), fits, ranked, counts, strict=True):
             pools = order[:count]
-            if not may and not self.policy.preempts and not any(left[pool] > 0 for pool in pools):
+            open_ = [pool for pool in pools if left[pool] > 0]
+            if not (may or open_ or self.policy.preempts):
                 continue
-            size, limit = float(gpus[job]), float(state.predicted_seconds[job])
-            pool = self._start(pools, size, limit)
+            pool = self._start(pools, job)
             if pool < 0 and self.policy.preempts:
-                pool = self._evict(pools, size, limit, job)
+                pool = self._evict(pools, job)
             if pool >= 0:
                 started.append((job, pool))
-            elif any(left[pool] > 0 for pool in pools):
-                self._promise([pool for pool in pools if left[pool] > 0], size, limit, left)
+            elif open_:
+                self._promise(open_, job, left)
         return self._assignment(started)
 
-    def _start(self, pools: list[int], gpus: float, limit: float) -> int:
+    def _start(self, pools: list[int], job: int) -> int:
         """The pool on which a gang starts now, -1 for none."""
         for pool in pools:
-            if self._table(pool).fits_now(_thousandths(gpus), limit) and self.room.take(pool, gpus):
-                self._table(pool).take(self.state.clock, limit, _thousandths(gpus))
+            if self._table(pool).fits_now(self.size[job], self.limit[job]) and self.room.take(pool, self.gpus[job]):
+                self._table(pool).take(self.state.clock, self.limit[job], self.size[job])
                 return pool
         return -1
 
-    def _promise(self, pools: list[int], gpus: float, limit: float, left: dict[int, int]) -> None:
+    def _promise(self, pools: list[int], job: int, left: dict[int, int]) -> None:
         """Reserve GPUs on the pool that has them first."""
-        starts = {pool: self._table(pool).earliest(_thousandths(gpus), limit) for pool in pools}
+        starts = {pool: self._table(pool).earliest(self.size[job], self.limit[job]) for pool in pools}
         pool = min(starts, key=starts.__getitem__)
         left[pool] -= 1
         if starts[pool] < inf:
-            self._table(pool).take(starts[pool], limit, _thousandths(gpus))
+            self._table(pool).take(starts[pool], self.limit[job], self.size[job])
 
-    def _evict(self, pools: list[int], gpus: float, limit: float, job: int) -> int:
+    def _evict(self, pools: list[int], job: int) -> int:
         """The pool on which a gang starts now because jobs of less weight stop, -1 for none.
 
         That where those who stop weigh least, as few as are needed for every promise to be kept.
         """
-        weights, found = self.state.priority_weights, {pool: self._victims(pool, gpus, limit, job) for pool in pools}
+        weights, found = self.state.priority_weights, {pool: self._victims(pool, job) for pool in pools}
         enough = [pool for pool in pools if found[pool]]
         for pool in sorted(enough, key=lambda pool: (max(weights[i] for i in found[pool]), len(found[pool]))):
             for victim in found[pool]:
                 self.room.give_back(victim)
-            if self.room.take(pool, gpus):
+            if self.room.take(pool, self.gpus[job]):
                 for victim in found[pool]:
-                    self._table(pool).take(self.state.clock, self._left(victim), -self._size(victim))
+                    self._stop(self._table(pool), victim)
                 self.stopped.update(found[pool])
-                self._table(pool).take(self.state.clock, limit, _thousandths(gpus))
+                self._table(pool).take(self.state.clock, self.limit[job], self.size[job])
                 return pool
             # as the GPUs lie, the gang finds no room
             for victim in found[pool]:
-                self.room.take(pool, float(self.state.gpus_taken[victim]))
+                self.room.take(pool, self.gpus[victim])
         return -1
 
-    def _victims(self, pool: int, gpus: float, limit: float, job: int) -> list[int]:
+    def _victims(self, pool: int, job: int) -> list[int]:
         """Who would stop on a pool for a gang; empty where all of less weight are not enough."""
         state, rows = self.state, self.state.running
         weights, trial, chosen = state.priority_weights, self._table(pool).copy(), list[int]()
         there = rows.jobs[(rows.pool == pool) & (weights[rows.jobs] < weights[job])].tolist()
         for victim in sorted(set(there) - self.stopped, key=lambda i: (weights[i], state.run_seconds[i], i)):
-            trial.take(state.clock, self._left(victim), -self._size(victim))
+            self._stop(trial, victim)
             chosen.append(victim)
-            if trial.fits_now(_thousandths(gpus), limit):
+            if trial.fits_now(self.size[job], self.limit[job]):
                 return chosen
         return []
 
-    def _size(self, job: int) -> int:
-        return _thousandths(float(self.state.gpus_taken[job]))
+    def _stop(self, table: Timetable, job: int) -> None:
+        """The GPUs of a job that runs are free from now on."""
+        table.take(self.state.clock, self._left(job), -self.size[job])
 
     def _left(self, job: int) -> float:
         """Seconds to the time limit of a job that runs."""
-        left = float(self.state.predicted_seconds[job]) - float(self.state.run_seconds[job])
+        left = self.limit[job] - float(self.state.run_seconds[job])
         return left if left > 0 else _GRACE_SECONDS
 
-    def _table(self, pool: int) -> _Timetable:
+    def _table(self, pool: int) -> Timetable:
         if pool not in self.tables:
-            state, rows = self.state, self.state.running
-            ends = [(state.clock + self._left(job), self._size(job)) for job in rows.jobs[rows.pool == pool].tolist()]
-            self.tables[pool] = _Timetable.of(state.clock, _thousandths(float(self.free[pool])), ends)
+            clock, rows = self.state.clock, self.state.running
+            ends = [(clock + self._left(job), self.size[job]) for job in rows.jobs[rows.pool == pool].tolist()]
+            self.tables[pool] = Timetable(clock, round(float(self.free[pool]) * WHOLE), ends)
         return self.tables[pool]
 
     def _assignment(self, started: list[tuple[int, int]]) -> Assignment:
@@ -368,13 +302,8 @@ class _Backfill:
             running = running.without(np.array(sorted(self.stopped)))
         if not started:
             return running
-        jobs, pools = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
-        gpus = np.maximum(self.state.scale_factors[jobs], 1)
-        return running.followed_by(Assignment.of(jobs, pools, gpus))
-
-
-def _thousandths(gpus: float) -> int:
-    return round(gpus * WHOLE)
+        jobs, pools = np.array(started, dtype=np.int64).T
+        return running.followed_by(Assignment.of(jobs, pools, np.maximum(self.state.scale_factors[jobs], 1)))
 
 
 def _parts_due(accounts: Iterable[str], state: ClusterState) -> dict[str, float]:

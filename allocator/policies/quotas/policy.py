@@ -138,22 +138,18 @@ class _Line:
         for job in reversed(self.order):
             if job not in self.pool_of:
                 left.setdefault(self.entity[job], []).append(job)
-        while left:
+        while True:
             next_up = []
-            for entity, jobs in list(left.items()):
-                pool = self._pool(jobs[-1])
-                if pool is None:
+            for entity, jobs in left.items():
+                while jobs and (pool := self._pool(jobs[-1])) is None:
                     jobs.pop()  # what does not fit now fits no more
-                else:
+                if jobs and pool is not None:
                     share = self.usage.borrowed_share(entity, pool, self.gpus[jobs[-1]], dominant=dominant)
                     next_up.append((share, self.place[jobs[-1]], jobs[-1], pool))
-                if not jobs:
-                    del left[entity]
-            if len(next_up) == len(left) > 0:
-                _, _, job, pool = min(next_up)
-                self._let_in(job, pool)
-                left[self.entity[job]].pop()
-                left = {entity: jobs for entity, jobs in left.items() if jobs}
+            if not next_up:
+                return
+            _, _, job, pool = min(next_up)
+            self._let_in(left[self.entity[job]].pop(), pool)
 
     def _pool(self, job: int, within: _Ids | None = None) -> int | None:
         """The first of its types with room; None: there is none."""

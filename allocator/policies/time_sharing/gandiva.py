@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import Positive
 from allocator.policies.base.ordering import in_order_of_arrival
@@ -62,40 +60,25 @@ class GandivaTimeSlicing(PlanPolicy):
         labels, sizes = state.throughputs.jobs, state.scale_factors
         able = np.flatnonzero((state.rates[:, pool] > 0) & (sizes <= gpus) & (state.steps_remaining > 0))
         position = {labels[i]: i for i in able.tolist()}
-        new = [position[label] for label in position.keys() - memory.known]
-        new = in_order_of_arrival(state, np.array(new, dtype=np.int64)).tolist()
-        arrived = [(labels[i], int(sizes[i])) for i in new]
-        self.decide(memory, state.clock, memory.known - position.keys(), arrived)
-        return Plan(tuple(self.steps(state, memory, position, pool)))
-
-    def steps(
-        self, state: ClusterState, memory: NodeSets, position: Mapping[Hashable, int], pool: int
-    ) -> list[PlanStep]:
-        """Who runs (jobs by label at their positions), until the next turn."""
-        oversubscribed = any(one.oversubscribed for _, one in memory)
-        seconds = memory.turned + self.turn_seconds - state.clock if oversubscribed else np.inf
-        return [PlanStep(whose_turn(memory, position, state.scale_factors, pool), seconds)]
-
-    def decide(
-        self, memory: NodeSets, clock: float, gone: Set[Hashable], arrived: Sequence[tuple[Hashable, int]]
-    ) -> None:
-        """Turns, releases, arrivals (label and GPUs) and new sets at `clock` (seconds)."""
-        if self.turns_end(clock, memory):
-            memory.turn()
-            memory.turned = clock
-        released = memory.drop(gone)
-        for job, size in arrived:
-            memory.arrive(job, size)
+        known = memory.known
+        new = np.array([i for label, i in position.items() if label not in known], dtype=np.int64)
+        if self.turns_end(state.clock, memory):
+            memory.turn(state.clock)
+        released = memory.drop(known - position.keys())
+        for i in in_order_of_arrival(state, new).tolist():
+            memory.arrive(labels[i], int(sizes[i]))
         if memory.waiting:
             memory.place_waiting(released)
         memory.rebalance()
+        running = np.array([position[job] for _, one in memory for job in one.running], dtype=np.int64)
+        rows = Assignment.of(running, np.full(len(running), pool), sizes[running])
+        return Plan((PlanStep(rows, self.seconds(state, memory)),))
+
+    def seconds(self, state: ClusterState, memory: NodeSets) -> float:
+        """Seconds until the next turn."""
+        oversubscribed = any(one.oversubscribed for _, one in memory)
+        return memory.turned + self.turn_seconds - state.clock if oversubscribed else np.inf
 
     def turns_end(self, clock: float, memory: NodeSets) -> bool:
         """Whether it is time for the next in line."""
         return clock - memory.turned >= self.turn_seconds - _ROUNDING * abs(clock)
-
-
-def whose_turn(memory: NodeSets, position: Mapping[Hashable, int], sizes: NDArray[np.int64], pool: int) -> Assignment:
-    """Who runs, set by set."""
-    chosen = np.array([position[job] for _, one in memory for job in one.running], dtype=np.int64)
-    return Assignment.of(chosen, np.full(len(chosen), pool), sizes[chosen])

@@ -46,10 +46,6 @@ class NodeSet:
         jobs, self.jobs, self.placed = self.jobs, [], 0
         return jobs
 
-    def turn(self) -> None:
-        """Those that ran go to the end of the line."""
-        self.jobs = self.jobs[self.capacity :] + self.running
-
 
 @dataclass(eq=False)
 class NodeSets(Memory):
@@ -61,7 +57,6 @@ class NodeSets(Memory):
     free : servers in no set.
     of_size : node sets by the GPUs of their gangs.
     waiting : labels of the jobs that found no set, with the GPUs of their gangs, in the order in which they are tried.
-    known : labels of all jobs.
     turned : when jobs last took turns, seconds.
     """
 
@@ -72,12 +67,16 @@ class NodeSets(Memory):
     free: int = 0
     of_size: dict[int, list[NodeSet]] = field(default_factory=dict)
     waiting: dict[Hashable, int] = field(default_factory=dict)
-    known: set[Hashable] = field(default_factory=set)
     turned: float = 0.0
 
     def __iter__(self) -> Iterator[tuple[int, NodeSet]]:
         """Every set, with the size of its gangs; small gangs first."""
         return ((size, one) for size in sorted(self.of_size) for one in self.of_size[size])
+
+    @property
+    def known(self) -> set[Hashable]:
+        """Labels of all jobs."""
+        return {job for _, one in self for job in one.jobs} | self.waiting.keys()
 
     def resize(self, servers: int, gpus_per_server: int) -> None:
         """The cluster has so many servers from now on; where that is new all jobs wait to be placed again."""
@@ -87,16 +86,16 @@ class NodeSets(Memory):
         self.waiting = placed | self.waiting
         self.servers, self.gpus_per_server, self.free, self.of_size = servers, gpus_per_server, servers, {}
 
-    def turn(self) -> None:
-        """In sets with more jobs than can run, others have their turn."""
+    def turn(self, clock: float) -> None:
+        """In sets with more jobs than can run, others have their turn from `clock` (seconds) on."""
+        self.turned = clock
         for _, one in self:
             if one.oversubscribed:
-                one.turn()
+                one.jobs = one.jobs[one.capacity :] + one.running
 
     def drop(self, gone: Set[Hashable]) -> bool:
         """Take jobs out and release the sets that are empty; whether there were any."""
         if gone:
-            self.known -= gone
             self.waiting = {job: size for job, size in self.waiting.items() if job not in gone}
             for _, one in self:
                 one.jobs = [job for job in one.jobs if job not in gone]
@@ -120,7 +119,6 @@ class NodeSets(Memory):
 
     def arrive(self, job: Hashable, size: int) -> None:
         """Place a new job; where there is no place it waits."""
-        self.known.add(job)
         if not self.place(job, size):
             self.waiting[job] = size
 

@@ -17,6 +17,7 @@ from allocator.policies.chronus.policy import Chronus, Promises, rounded_gpus
 from allocator.protocol import ClusterState, Plan
 from allocator.protocol.assignment import among_ids
 from allocator.simulator.rules.base import Rule, RunningRule, Stretch
+from throughputs.numerics import log2
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -61,7 +62,8 @@ class PublishedChronus(Chronus):
         """Time in which jobs waited counts."""
         assert isinstance(memory, PublishedChronusMemory)
         seen = memory.seen[rows]
-        ahead = now - seen + (self.start_units(memory.gpus[rows]) if offered else 0.0)
+        # what a start costs, which offers do not: w(g) = start_cost (1 + log2 g)
+        ahead = now - seen + (self.start_cost * (1.0 + log2(memory.gpus[rows])) if offered else 0.0)
         memory.start(rows, now)
         memory.seen[rows] = seen
         memory.head_starts += [

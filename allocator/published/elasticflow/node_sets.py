@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from operator import attrgetter
-from typing import Any
 
 from allocator.policies.time_sharing.node_sets import NodeSet, NodeSets
 
@@ -20,21 +19,12 @@ class PublishedNodeSets(NodeSets):
     gangs are opened in numbers, remain empty and are released again.
     """
 
-    before: tuple[Any, ...] | None = None
-    """What stood before the last decision."""
-
     def resize(self, servers: int, gpus_per_server: int) -> None:
         """On servers that the published code never loses nor gets, all jobs are tried again."""
         same = (servers, gpus_per_server) == (self.servers, self.gpus_per_server)
         super().resize(servers, gpus_per_server)
         if not same:
             super().place_waiting(True)
-
-    @property
-    def standing(self) -> tuple[Any, ...]:
-        """What a decision may change."""
-        sets = [(size, one.servers, one.placed, *one.jobs) for size, one in self]
-        return self.free, sets, list(self.waiting.items()), self.turned
 
     def place(self, job: Hashable, size: int) -> bool:
         """On the first set in line if it is loaded lightly, or a new set, or the next set in line."""

@@ -10,21 +10,14 @@ larger gangs come first there is always room.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.gangs import Gpus, Places
 from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from throughputs import InputError
-
-_Ids = NDArray[np.int64]
-
-# States of the servers of a pool that are remembered, with what each size of gangs gets there; then all are forgotten.
-_MOST_STATES: Final = 1 << 14
 
 
 class PlacementAnew(Places):
@@ -38,8 +31,7 @@ class PlacementAnew(Places):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._held: dict[int, Gpus] = {}
-        self._pools = [_Pool(cluster, position) for position in range(len(cluster.accelerators))]
-        self._pool_of_gpu = [k for k, count in enumerate(cluster.capacity.tolist()) for _ in range(count)]
+        self._pool_of_gpu = np.repeat(np.arange(len(cluster.capacity)), cluster.capacity).tolist()
 
     def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`.
@@ -53,33 +45,25 @@ class PlacementAnew(Places):
         """The same, but answers what changes."""
         if assignment.shares_gpus:
             raise InputError("placement", field="rule", found="jobs that share GPUs", expected="another rule than anew")
-        before, held, pool_of = self._held, {}, self._pool_of_gpu
-        free = [pool.unused for pool in self._pools]
-        rows: list[int] = []
-        start, move, resize = [], [], []
+        before, pool_of = self._held, self._pool_of_gpu
+        pools = [_FreePool(self._cluster, position) for position in range(len(self._cluster.accelerators))]
         columns = zip(assignment.jobs.tolist(), assignment.pool.tolist(), assignment.gpus.tolist(), strict=True)
-        for row, (job, pool, size) in enumerate(columns):
-            state = free[pool]
-            ids, free[pool] = state.steps.get(size) or self._pools[pool].take(state, size)
-            held[job] = ids
-            had = before.get(job)
-            if had == ids:
-                continue
-            rows.append(row)
+        self._held = held = {job: pools[pool].take(size) for job, pool, size in columns}
+        changed = [row for row, (job, gpus) in enumerate(held.items()) if before.get(job) != gpus]
+        stop = [job for job in before if job not in held]
+        if not changed and not stop:
+            return Transition.nothing(assignment)
+        start, move, resize = [], [], []
+        for job in assignment.jobs[changed].tolist():
+            had, has = before.get(job), held[job]
             if had is None:
                 start.append(job)
-            elif pool_of[had[0]] == pool and len(had) != size:
+            elif len(had) != len(has) and pool_of[had[0]] == pool_of[has[0]]:
                 resize.append(job)
             else:
                 move.append(job)
-        stop = [job for job in before if job not in held] if len(before) + len(start) != len(held) else []
-        self._held = held
-        if not rows and not stop:
-            return Transition.nothing(assignment)
-        changed = np.array(rows, dtype=np.int64) if rows else NOBODY
-        return Transition(
-            _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), changed, assignment, NOBODY
-        )
+        kinds = (np.array(sorted(jobs), dtype=np.int64) for jobs in (start, stop, move, resize))
+        return Transition(*kinds, np.array(changed, dtype=np.int64), assignment, NOBODY)
 
     def gpus_of(self, job: int) -> Gpus:
         """See Places."""
@@ -90,93 +74,53 @@ class PlacementAnew(Places):
         self._held = {job: tuple(held) for job, held in zip(running.jobs.tolist(), gpus, strict=True)}
 
 
-def _ascending(jobs: list[int]) -> _Ids:
-    return np.array(sorted(jobs), dtype=np.int64) if jobs else NOBODY
-
-
-class _State:
-    """What is free in a pool.
+class _FreePool:
+    """The free GPUs of one pool.
 
     Attributes
     ----------
-    whole : servers of which no GPU is taken; they are the last ones.
+    whole : (start, end) of the servers of which no GPU is taken, the last one first.
     partly : (end, free) of the others with free GPUs, the one that was last taken from last; these are the GPUs from
         ``end - free`` on.
-    steps : by size of a gang its GPUs, and what is free then.
-    """
-
-    __slots__ = ("partly", "steps", "whole")
-
-    def __init__(self, whole: int, partly: tuple[tuple[int, int], ...]) -> None:
-        self.whole, self.partly = whole, partly
-        self.steps: dict[int, tuple[Gpus, _State]] = {}
-
-
-class _Pool:
-    """The GPUs of one pool. What a gang gets depends on its size and on the sizes before it: that is looked up.
-
-    Attributes
-    ----------
-    unused : all GPUs are free.
     """
 
     def __init__(self, cluster: Cluster, position: int) -> None:
         first, count = int(cluster.first_gpu[position]), int(cluster.capacity[position])
-        width = int(cluster.gpus_per_server[cluster.accelerators[position]])
-        self._servers = [(start, min(start + width, first + count)) for start in range(first, first + count, width)]
         self._name, self._count = cluster.accelerators[position], count
-        self._forget()
+        width = int(cluster.gpus_per_server[self._name])
+        servers = [(start, min(start + width, first + count)) for start in range(first, first + count, width)]
+        self.whole, self.partly = servers[::-1], list[tuple[int, int]]()
 
-    def _forget(self) -> None:
-        self.unused = _State(len(self._servers), ())
-        self._states = {(self.unused.whole, self.unused.partly): self.unused}
-
-    def take(self, state: _State, size: int) -> tuple[Gpus, _State]:
-        """GPUs for a gang of `size`, and what is free then.
-
-        Whole servers first; any free GPUs where that leaves no server with room for the rest.
-        """
+    def take(self, size: int) -> Gpus:
+        """GPUs for a gang: whole servers first; any free GPUs where that leaves no server with room for the rest."""
         taken: list[int] = []
-        whole, partly = state.whole, list(state.partly)
-        while whole:
-            start, end = self._servers[-whole]
-            if size - len(taken) < end - start:
-                break
-            taken += range(start, end)
-            whole -= 1
+        while self.whole and size - len(taken) >= self.whole[-1][1] - self.whole[-1][0]:
+            taken += range(*self.whole.pop())
         left = size - len(taken)
         if left:
-            beside = [k for k, (_, free) in enumerate(partly) if _class(free) >= left]
+            beside = [one for one in self.partly if _class(one[1]) >= left]
+            exact = [one for one in beside if _class(one[1]) == left]
             if beside:
-                exact = [k for k in beside if _class(partly[k][1]) == left]
-                best = max(exact or beside, key=lambda k: (_class(partly[k][1]), partly[k][1]))
-                taken += _take_from(partly, best, left)
-            elif whole:
-                start, end = self._servers[-whole]
-                whole -= 1
-                partly.append((end, end - start))
-                taken += _take_from(partly, len(partly) - 1, left)
+                taken += self._take_from(max(exact or beside, key=lambda one: (_class(one[1]), one[1])), left)
+            elif self.whole:
+                start, end = self.whole.pop()
+                self.partly.append((end, end - start))
+                taken += self._take_from((end, end - start), left)
             else:
-                for end, free in state.partly:
-                    count = min(free, size - len(taken))
-                    taken += _take_from(partly, partly.index((end, free)), count)
+                for one in self.partly.copy():
+                    taken += self._take_from(one, min(one[1], size - len(taken)))
         if len(taken) < size:
             found, expected = f"more than {self._count} GPUs", f"at most {self._count} GPUs of {self._name}"
             raise InputError("placement", field="assignment", found=found, expected=expected)
-        if len(self._states) >= _MOST_STATES:
-            self._forget()
-        key = whole, tuple(partly)
-        then = self._states.setdefault(key, _State(*key))
-        step = state.steps[size] = tuple(sorted(taken)), then
-        return step
+        return tuple(sorted(taken))
 
-
-def _take_from(partly: list[tuple[int, int]], at: int, count: int) -> range:
-    """The first `count` of what is free in a server, which comes last among those partly free then."""
-    end, free = partly.pop(at)
-    if free > count:
-        partly.append((end, free - count))
-    return range(end - free, end - free + count)
+    def _take_from(self, one: tuple[int, int], count: int) -> range:
+        """The first `count` of what is free in a server, which comes last among those partly free then."""
+        end, free = one
+        self.partly.remove(one)
+        if free > count:
+            self.partly.append((end, free - count))
+        return range(end - free, end - free + count)
 
 
 def _class(free: int) -> int:

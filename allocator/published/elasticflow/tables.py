@@ -10,19 +10,19 @@ Source: D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for 
 
 from __future__ import annotations
 
-import sys
+import re
 from pathlib import Path
 
 from throughputs.errors import InputError
 from throughputs.files import read_frame
-from throughputs.frames import parsed_number
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 from throughputs.tables.figures import TableBuilder
 from throughputs.tables.files import accelerator_of_folder
 from throughputs.tables.table import ThroughputTable
+from throughputs.traces.named import BATCH_SIZE
 
 _BATCH_SIZE = "global_batch_size"
-_NOT_PROFILED = ("", "nan")
+_RATE = Column("number", 0.0, NOT_NEGATIVE, "steps/s of at least 0; nothing, nan or 0 where they are not known")
 
 
 def read_folder(path: Path, accelerator: str | None = None) -> ThroughputTable:
@@ -59,36 +59,16 @@ def _read_model(path: Path, accelerator: str, builder: TableBuilder) -> None:
     first, *names = (str(name).strip() for name in frame.columns)
     if first != _BATCH_SIZE:
         raise InputError(path, line=first_line - 1, found=first, expected=f"{_BATCH_SIZE} as the first column")
-    gpus = [_whole(path, first_line - 1, None, name, "a number of GPUs in each further column") for name in names]
-    if not gpus or len(set(gpus)) < len(gpus):
-        expected = f"{_BATCH_SIZE} and numbers of GPUs, each once"
-        raise InputError(path, line=first_line - 1, found=names, expected=expected)
-    for line, row in enumerate(frame.fillna("").to_numpy().tolist(), start=first_line):
-        size, *cells = (cell.strip() for cell in row)
-        batch_size = _whole(path, line, _BATCH_SIZE, size, "a batch size of at least 1")
-        job_type = f"{path.stem} (batch size {batch_size})"
-        for count, cell in zip(gpus, cells, strict=True):
-            rate = _rate(path, line, str(count), cell)
-            problem = builder.add_isolated(accelerator, (job_type, count), rate) if rate > 0 else None
-            if problem is not None:
-                raise InputError(path, line=line, field=_BATCH_SIZE, found=size, expected="each batch size once")
-
-
-def _whole(path: Path, line: int, field: str | None, text: str, expected: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_WHOLE_NUMBER)) and int(text) >= 1):
-        raise InputError(path, line=line, field=field, found=text, expected=expected)
-    return int(text)
-
-
-def _rate(path: Path, line: int, field: str, text: str) -> float:
-    """Steps/s; 0 where they were not profiled."""
-    if text.lower() in _NOT_PROFILED:
-        return 0.0
-    try:
-        rate = parsed_number(text)
-    except ValueError:
-        rate = -1.0
-    if not 0 <= rate <= sys.float_info.max:
-        expected = "steps/s of at least 0; nothing, nan or 0 where they are not known"
-        raise InputError(path, line=line, field=field, found=text, expected=expected)
-    return rate
+    for name in names or [""]:
+        if not re.fullmatch(r"[1-9]\d{0,14}", name, re.ASCII) or names.count(name) > 1:
+            expected = "a number of GPUs in each further column, each once"
+            raise InputError(path, line=first_line - 1, found=name, expected=expected)
+    cells = frame.set_axis([first, *names], axis=1).replace("(?i)^ *nan *$", "", regex=True)
+    reader = FrameReader(cells, str(path), first_line)
+    table = reader.read({_BATCH_SIZE: Column("whole", None, *BATCH_SIZE)} | dict.fromkeys(names, _RATE))
+    sizes, *rates = table.values()
+    reader.require_once(sizes, sizes, _BATCH_SIZE, "each batch size once")
+    for size, *row in zip(*(column.tolist() for column in (sizes, *rates)), strict=True):
+        for count, rate in zip(names, row, strict=True):
+            if rate > 0:
+                builder.add_isolated(accelerator, (f"{path.stem} (batch size {size})", int(count)), rate)

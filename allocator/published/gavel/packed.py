@@ -24,7 +24,7 @@ from allocator.policies.base.packed import served_part
 from allocator.policies.gavel.packed import MinTotalDurationPacked
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
-from allocator.published.gavel.points import bisected_makespan, run_ecos
+from allocator.published.gavel.points import bisected_makespan, run_ecos, sparse_of
 from formulations import solve_packed
 from formulations.core.certificate import relative_gap
 from formulations.core.objectives import Makespan
@@ -80,8 +80,6 @@ class _Rows:
     """
 
     def __init__(self, polytope: PackedPolytope) -> None:
-        from scipy.sparse import csr_array
-
         columns = polytope.columns
         sizes, group, together = columns.scale_factors, columns.group, columns.together
         one, other = np.triu_indices(len(sizes), 1)
@@ -101,9 +99,7 @@ class _Rows:
             (M + n + first[:, None], column, -own),
             (M + n + other[:, None], paired, -beside),
         ]
-        parts = [np.broadcast_arrays(*entry) for entry in entries]
-        row, at, value = (np.concatenate([part[k].ravel() for part in parts]) for k in range(3))
-        self.matrix: Any = csr_array((value.astype(np.float64), (row, at)), shape=(M + 2 * n, own.size))
+        self.matrix: Any = sparse_of(entries, (M + 2 * n, own.size)).tocsr()
 
     def feasible_point(self, capacity: Array, floors: Array) -> Array:
         """Where ECOS ends among the columns that keep the floors (n,); RuntimeError where it finds none."""

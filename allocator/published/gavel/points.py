@@ -24,6 +24,7 @@ Source: D. Narayanan et al., OSDI 2020, public artifact.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -178,8 +179,6 @@ def _solve(
 
     Rows: the level, signs of x, capacity, time, floors or cones.
     """
-    from scipy.sparse import coo_matrix
-
     rates, (n, m) = polytope.rates, polytope.rates.shape
     jobs, types = np.arange(n)[:, None], np.arange(m)
     first, signs = (0, 0) if level is None else (1, n)
@@ -208,14 +207,21 @@ def _solve(
     if floors is not None:
         entries.append((below + jobs, share, -rates))
         limits.append(-floors)
-    parts = [np.broadcast_arrays(*entry) for entry in entries]
-    rows, columns, values = (np.concatenate([part[k].ravel() for part in parts]) for k in range(3))
     right = np.concatenate(limits)
-    matrix = coo_matrix((values.astype(np.float64), (rows, columns)), shape=(len(right), len(cost)))
+    matrix = sparse_of(entries, (len(right), len(cost)))
     found = run_ecos(cost, matrix, right, 0 if inverse is None else n)
     shares = found["x"][first : first + n * m].reshape((n, m), order="F")
     prices, of_time = np.split(found["z"][capacity:below], [m])
     return convex.answer_of(polytope, shares, prices, of_time, int(found["info"]["iter"]))
+
+
+def sparse_of(entries: Iterable[tuple[Any, Any, Any]], shape: tuple[int, int]) -> Any:
+    """A sparse matrix of arrays of (row, column, value), each broadcast, in this order."""
+    from scipy.sparse import coo_matrix
+
+    parts = [np.broadcast_arrays(*entry) for entry in entries]
+    rows, columns, values = (np.concatenate([part[k].ravel() for part in parts]) for k in range(3))
+    return coo_matrix((values.astype(np.float64), (rows, columns)), shape=shape)
 
 
 def run_ecos(cost: Array, matrix: Any, right: Array, n_cones: int = 0) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.waiting_line import LineMemory, Pools, Standing, pools_of
+from allocator.policies.base.waiting_line import LineMemory, Pools
 from allocator.policies.orders.in_line import QuasiShortestServiceFirst
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import ClusterState, Plan, PlanStep
@@ -68,30 +68,27 @@ class PublishedQssf(QuasiShortestServiceFirst):
             memory.burst.pop(job, None)
         return Plan((PlanStep(rows, memory.burst_until - state.clock),)) if memory.burst else plan
 
-    def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:
+    def _join(self, state: ClusterState, memory: LineMemory) -> None:
         assert isinstance(memory, BurstMemory)
-        again: list[Standing] = []
         if memory.burst and state.clock >= memory.burst_until:
             burst, memory.burst = memory.burst, {}
             for pools, gpus in set(burst.values()):
                 for place in [place for place in memory.lines[pools][gpus] if place[1] in burst]:
                     memory.remove(pools, gpus, place)
             ids = np.array(sorted(burst), dtype=np.int64)
-            again = self._add(memory, state.take(state.ids.searchsorted(ids[among_ids(ids, state.ids)])))
-        return super()._join(state, memory) | pools_of(again)
+            self._add(memory, state.take(state.ids.searchsorted(ids[among_ids(ids, state.ids)])))
+        super()._join(state, memory)
 
-    def _add_new(self, memory: LineMemory, own: ClusterState) -> list[Standing]:
+    def _add_new(self, memory: LineMemory, own: ClusterState) -> None:
         assert isinstance(memory, BurstMemory)
         occupied = list({pool for pools in memory.lines for pool in pools})
         late = np.any(own.runnable_rates[:, occupied] > 0, axis=1)
-        joined = self._add(memory, own.take(np.flatnonzero(late)))
+        self._add(memory, own.take(np.flatnonzero(late)))
         if not late.all():
             alone = own.take(np.flatnonzero(~late))
             early = self._add(memory, alone, alone.gpus_taken.astype(np.float64)[:, None])
             memory.burst |= {job: (pools, gpus) for pools, gpus, (_, job) in early}
             memory.burst_until = own.clock + self.burst_seconds
-            joined += early
-        return joined
 
 
 @dataclass(eq=False)

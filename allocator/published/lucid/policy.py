@@ -76,7 +76,7 @@ class PublishedLucid(Lucid):
         back = min(memory.lent, sum(change for change in due if change > 0))
         if back:
             memory.lent -= back
-            memory.lines[lender].changed()
+            memory.lines[lender].news = True
             memory.again = True
         for _ in range(-sum(change for change in due if change < 0)):
             memory.lent += d.room.take(lender, per_server)
@@ -86,19 +86,18 @@ class PublishedLucid(Lucid):
         if self.place_first:
             super()._serve(d, pool)
             return
-        free = d.room.free(pool)
-        waiting, hosts = d.memory.to_consider(pool, free)
-        d.memory.lines[pool].walked()
-        if waiting:
-            found = first_hosts(
-                *self._known(d, pool, waiting, hosts),
-                self._limits,
-                start=lambda i: d.take(pool, waiting[i]),
-                may_start=np.array([d.memory.jobs[job].gpus <= free for job in waiting]),
-                place_first=False,
-                choice=self.host,
-            )
-            d.note(found, pool, waiting, hosts)
+        line, free = d.memory.lines[pool], d.room.free(pool)
+        waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
+        line.news = False
+        found = first_hosts(
+            *self._known(d, pool, waiting, hosts),
+            self._limits,
+            start=lambda i: d.take(pool, waiting[i]),
+            may_start=np.array([d.memory.jobs[job].gpus <= free for job in waiting]),
+            place_first=False,
+            choice=self.host,
+        )
+        d.note(found, pool, waiting, hosts)
 
     def _until(self, d: Deciding) -> float:
         """Seconds; to the next tick where there is news, and to the next loan."""

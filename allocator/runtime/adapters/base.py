@@ -91,12 +91,10 @@ class Placed:
     Attributes
     ----------
     pool : accelerator type, "" nowhere. places : its GPUs.
-    partner : UUID of the job that is to share them, "" for none.
     """
 
     pool: str = ""
     places: Places = field(default_factory=dict)
-    partner: str = ""
 
     @cached_property
     def gpus(self) -> frozenset[tuple[str, int]]:

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from allocator.protocol.policy import Need
 from allocator.runtime.adapters.base import Placed
-from allocator.runtime.decisions.hardware import Hardware, free_for, held, hold, owners
+from allocator.runtime.decisions.hardware import Hardware, free_for, held, owners
 from allocator.runtime.decisions.knowledge import Prospects, Ways
 from allocator.runtime.decisions.world import Memory, News, Verdict, World
-from allocator.runtime.records.book import COMPLETED, QUEUED, RUNNING, Book, Job
+from allocator.runtime.records.book import QUEUED, RUNNING, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
 
@@ -52,10 +52,8 @@ class Deciding:
 
     Attributes
     ----------
-    serial : counts the verdicts that were taken over; leases are renewed with each.
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
-    start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     prospects : of jobs on the nodes that there are now. world : that is asked.
     """
 
@@ -71,9 +69,9 @@ class Deciding:
         self._hardware = hardware
         self._begin_world()
         self.policy = self.world.policy
-        self.serial, self.trouble = 0, ""
+        self.trouble = ""
         self.prices: Mapping[str, float] = {}
-        self.start_seconds = self.last_seconds = 0.0
+        self.last_seconds = 0.0
         self._failures = 0
         self._now: Verdict | None = None
         self._coming: Verdict | None = None
@@ -110,17 +108,14 @@ class Deciding:
     def take_up(self, book: Book) -> None:
         """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
         self._known = {uuid: replace(job) for uuid, job in self._let_in(book).items()}
-        # for the world all others are through
-        jobs = {u: self._known.get(u) or replace(job, state=COMPLETED) for u, job in book.jobs.items()}
+        jobs = book.jobs | self._known
         # a memory by which no decision can be made is none
         state = self._memory.recall(self.world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
-        try:
-            self.world.take_up(jobs, state)
-        except Exception:
-            if state is None:
-                raise
-            self._begin_world()
-            self.world.take_up(jobs)
+        if state is not None:
+            try:
+                self.world.resume(state, jobs, {uuid: job.steps for uuid, job in self._known.items()})
+            except Exception:
+                self._begin_world()
 
     def _renew(self, book: Book) -> None:
         """Another world, as after a restart; the plan of the one before holds until it decides."""
@@ -249,6 +244,10 @@ class Deciding:
         """The round that holds; None where decisions are taken when something happens."""
         return None if self._now is None or self._now.interruptible else self._now
 
+    def round_left(self, now: float) -> float | None:
+        """Seconds to the end of the round, None where there is none."""
+        return None if self.round is None else max(self.round.end - now, 0.0)
+
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def due(self, now: float, book: Book) -> bool:
@@ -308,20 +307,25 @@ class Deciding:
         if self.round is not None and (book.holding or self._coming is not None):
             # it holds from the end of this one on, unless GPUs came that nobody is on, or went
             clock = now if moved and not self._returning else max(self.round.end, now)
-        news = News(clock, measured=self._measured, trouble=self._failed)
+        before = self._known
+        self._known = {
+            uuid: before[uuid] if uuid in before and _alike(before[uuid], job) else replace(job)
+            for uuid, job in self._let_in(book).items()
+        }
+        news = News(clock, self._known, measured=self._measured, trouble=self._failed)
         news.steps = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         news.steps |= {uuid: expected(job, clock - now) for uuid, job in book.holding.items()}
         if plan is not None:
-            news.lost_seconds = {uuid: _cost(job, plan.clock) for uuid, job in book.holding.items()}
+            # what a decision cost those that it has started
+            news.lost_seconds = {uuid: job.start_cost * (job.since >= plan.clock) for uuid, job in book.holding.items()}
             if self._coming is None:
                 ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
                 news.seconds = {uuid: ends.get(uuid, clock) - plan.clock for uuid in plan.wanted}
-        if self._coming is not None:
+        if self._coming is not None or moved or self.world.fresh:
             news.holding = {uuid: job.placed for uuid, job in book.holding.items()}
-        taken = self._take_stock(news, book, moved)
         self._clear_news()
         began = self._clock()
-        self._task = _in_thread(partial(self._ask, news, self._hardware, taken))
+        self._task = _in_thread(partial(self._ask, news, self._hardware))
 
         def finished(_: object) -> None:
             self.last_seconds = round(self._clock() - began, 6)
@@ -330,24 +334,9 @@ class Deciding:
 
         self._task.add_done_callback(finished)
 
-    def _take_stock(self, news: News, book: Book, moved: bool) -> dict[str, Job]:
-        """Who arrived and who left since the world was last told; and the jobs that a world on other nodes takes up."""
-        before = self._known
-        there = self._let_in(book)
-        stay = {uuid: job for uuid, job in before.items() if uuid in there and _alike(job, there[uuid])}
-        self._known = {uuid: stay[uuid] if uuid in stay else replace(job) for uuid, job in there.items()}
-        news.left = [uuid for uuid in before if uuid not in stay]
-        # those among them who run keep their GPUs
-        run = [uuid for uuid in there if uuid in book.holding and (uuid in stay or uuid not in before)] if moved else ()
-        taken = {uuid: replace(there[uuid]) for uuid in run}
-        news.arrived = [job for uuid, job in self._known.items() if uuid not in stay and uuid not in taken]
-        return before | taken
-
-    def _ask(self, news: News, hardware: Hardware, jobs: Mapping[str, Job]) -> Verdict:
+    def _ask(self, news: News, hardware: Hardware) -> Verdict:
         if hardware is not self.world.hardware:
-            last = self.world
-            self.world = last.on(hardware)
-            self.world.take_up(jobs, last.state())
+            self.world = self.world.on(hardware)
         verdict = self.world.decide(news)
         self._memory.write(self.world)
         return verdict
@@ -363,7 +352,6 @@ class Deciding:
         self.trouble, self._failures = "", 0
         if verdict.told["asked"]:
             self.prices = verdict.told["prices"]
-        self.start_seconds = verdict.start_seconds
         self._coming = verdict
         if verdict.interruptible or verdict.clock <= now:
             self._take_over()
@@ -379,7 +367,6 @@ class Deciding:
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
         self._returning = {uuid for uuid in self._returning if uuid not in self.world.ids}
-        self.serial += 1
 
     # -- what holds ---------------------------------------------------------------------------------------------------
 
@@ -400,23 +387,16 @@ class Deciding:
         if self._coming is not None and now >= self._coming.clock:
             self._take_over()
         there = {uuid: job.placed for uuid, job in book.holding.items()}
-        wanted = there if self._now is None else self._now.wanted
-        kept = self._returning | {uuid for uuid, job in book.holding.items() if self._stays(job)}
-        targets = {uuid: target for uuid, target in wanted.items() if uuid in book.active and self._usable(target)}
-        targets |= {uuid: there[uuid] for uuid in kept & there.keys()}
-        if self._now is None or self._coming is None or not self._settings.early_dispatch:
-            return targets
-        holders = held(book.holding)
-        for uuid, target in targets.items():
-            hold(holders, uuid, target)
-        for uuid, target in self._coming.wanted.items():
-            new = uuid in book.active and uuid not in targets
-            if new and self._usable(target) and free_for(uuid, target, holders):
+        stays = {u: placed for u, placed in there.items() if u in self._returning or self._stays(book.holding[u])}
+        now_wanted = there if self._now is None else self._now.wanted
+        targets, holders = dict(stays), held(book.holding)
+        for uuid, target in {**now_wanted, **self.wanted()}.items():
+            usable = uuid in book.active and uuid not in stays and self._hardware.numbers(target) is not None
+            # one of the round to come starts before that where it need not wait for anybody
+            if usable and (uuid in now_wanted or free_for(uuid, target, holders)):
                 targets[uuid] = target
+                holders |= dict.fromkeys(target.gpus, uuid)
         return targets
-
-    def _usable(self, target: Placed) -> bool:
-        return self._hardware.numbers(target) is not None
 
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
@@ -449,8 +429,3 @@ def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Except
 
     threading.Thread(target=work, name="decision", daemon=True).start()
     return told
-
-
-def _cost(job: Job, decided_at: float) -> float:
-    """Seconds that a decision at `decided_at` cost a job that runs: its start, and the checkpoint before it."""
-    return job.start_seconds + job.save_seconds if job.since >= decided_at else 0.0

@@ -113,33 +113,24 @@ def orders(
     for uuid, target in targets.items():
         if active[uuid].state == QUEUED and free_for(uuid, target, holders):
             starts.append(active[uuid])
-            hold(holders, uuid, target)
+            holders |= dict.fromkeys(target.gpus, uuid)
     return [job for uuid, job in holding.items() if job.state != STOPPING and uuid not in stays], starts
 
 
-Holders = dict[tuple[str, int], set[str]]
-"""By GPU the jobs that hold it."""
+Holders = dict[tuple[str, int], str]
+"""By GPU the job that holds it."""
 
 
 def held(jobs: Mapping[str, Job]) -> Holders:
     """Who holds each GPU."""
-    holders: Holders = {}
-    for uuid, job in jobs.items():
-        hold(holders, uuid, job.placed)
-    return holders
-
-
-def hold(holders: Holders, uuid: str, placed: Placed) -> None:
-    """A job holds these GPUs, too."""
-    for gpu in placed.gpus:
-        holders.setdefault(gpu, set()).add(uuid)
+    return {gpu: uuid for uuid, job in jobs.items() for gpu in job.placed.gpus}
 
 
 def owners(holders: Holders, placed: Placed) -> set[str]:
     """Who holds any of these GPUs."""
-    return set().union(*(holders.get(gpu, ()) for gpu in placed.gpus))
+    return {holders[gpu] for gpu in placed.gpus if gpu in holders}
 
 
 def free_for(uuid: str, target: Placed, holders: Holders) -> bool:
-    """Whether nobody but the job itself and a partner holds any of the GPUs of its target."""
-    return owners(holders, target) <= {uuid, target.partner}
+    """Whether nobody but the job itself holds any of the GPUs of its target."""
+    return owners(holders, target) <= {uuid}

@@ -30,7 +30,7 @@ from allocator.protocol.training import TrainingLedger
 from allocator.runtime.adapters.base import Placed
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
-from allocator.runtime.records.book import ACTIVE, Job
+from allocator.runtime.records.book import Job
 from throughputs import InputError, ThroughputTable
 
 _Ids = NDArray[np.int64]
@@ -47,20 +47,20 @@ class News:
     Attributes
     ----------
     clock : from when on the next decision is to hold, seconds.
-    arrived : jobs that wait for their first decision.
-    left : UUIDs of those that are through.
+    jobs : those that there are, by UUID, each the same object as long as it asks for the same. What the world does not
+        have arrives; what it has and is not among them has left.
     steps : done so far, by UUID.
     measured : steps/s by (type, GPUs), by UUID of jobs whose speed was measured anew.
     seconds : that the rows of the last decision ran, or will have run when the next begins, by UUID; None where that
         was told before.
     lost_seconds : what the last start cost, by UUID.
     trouble : whether a job failed.
-    holding : who holds GPUs, and where, by UUID, where the last decision has not begun: it is taken back.
+    holding : who holds GPUs, and where, by UUID, where that does not follow from the last decision: this is the first
+        one, or the last has not begun, and is taken back.
     """
 
     clock: float
-    arrived: Sequence[Job] = ()
-    left: Sequence[str] = ()
+    jobs: Mapping[str, Job] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
     measured: dict[str, Ways] = field(default_factory=dict)
     seconds: Mapping[str, float] | None = None
@@ -81,7 +81,6 @@ class Verdict:
     rejected : UUIDs of jobs that are not let in.
     told : of it to the journal: how many jobs are to run, whether the policy was asked, the seconds that it took, the
         status of its program ("" where it has none), and prices of one more GPU of each type, where it knows.
-    start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
 
     clock: float
@@ -90,16 +89,11 @@ class Verdict:
     wanted: Mapping[str, Placed]
     rejected: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=lambda: {"asked": False})
-    start_seconds: float = 0.0
 
     @property
     def end(self) -> float:
         """Until when it holds, seconds."""
         return self.clock + self.seconds
-
-
-_LAST_START = "last_start_seconds"
-"""Column of the job table: what the last start of each job cost that cost anything."""
 
 
 class World:
@@ -139,16 +133,21 @@ class World:
         self.ids: dict[str, int] = {}
         self._table = self._table_of([])
         self._table.least_steps_remaining = 1.0
-        for name in ("lost_seconds", _LAST_START):
-            self._table.register(name, 0.0)
+        self._table.register("lost_seconds", 0.0)
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
     def on(self, hardware: Hardware) -> World:
-        """An empty world under the same policy that knows as much of speeds."""
+        """The same world on other nodes of the same types."""
         made = type(self)(hardware, *self._of)
         made.knowledge = self.knowledge
+        made.resume(self.state(), {job.uuid: job for job in self._jobs.values()})
         return made
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has decided nothing so far."""
+        return self._last is None
 
     def state(self) -> dict[str, Any]:
         """What another world of the same policy can go on from."""
@@ -172,25 +171,21 @@ class World:
             "types": ",".join(self.cluster.accelerators),
         }
 
-    def take_up(self, jobs: Mapping[str, Job], state: Mapping[str, Any] | None = None) -> None:
-        """Jobs, by UUID, that were there before this world was, perhaps on GPUs, which they keep.
+    def resume(
+        self, state: Mapping[str, Any], jobs: Mapping[str, Job], steps: Mapping[str, float] | None = None
+    ) -> None:
+        """Go on from the `state` of another world: what the policy remembers and what jobs are owed stays.
 
-        With the `state` of another world it goes on from that: what the policy remembers and what jobs are owed stays;
-        those of it that are through leave, those that are new arrive.
+        Parameters
+        ----------
+        jobs : by UUID, those of that state at least. steps : that jobs have done since.
         """
-        there = [job for job in jobs.values() if job.state in ACTIVE]
-        if state is not None:
-            numbered = state["ids"], state["next_id"]
-            self._submit([jobs[uuid] for uuid in state["jobs"]], state["arrivals"], numbered=numbered)
-            progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
-            self._table.restore(state["table"] | {"progress": progress})
-            self.core.resume(state["core"], *self._rows_of({job.uuid: job.placed for job in there}))
-        active = set(self.core.active.tolist())
-        self.core.complete(sorted(i for u, i in self.ids.items() if jobs[u].state not in ACTIVE and i in active))
-        new = [job for job in there if self.ids.get(job.uuid) not in active]
-        self.core.arrive(self._submit(new, self._arrivals(new)))
-        self._advance({job.uuid: job.steps for job in there})
-        self.core.adopt(*self._rows_of({job.uuid: job.placed for job in there}))
+        numbered = state["ids"], state["next_id"]
+        self._submit([jobs[uuid] for uuid in state["jobs"]], state["arrivals"], numbered=numbered)
+        progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
+        self._table.restore(state["table"] | {"progress": progress})
+        self._advance(steps or {})
+        self.core.resume(state["core"], Assignment.none(), ())
 
     def check(self) -> None:
         """Ask the policy about a job that nobody submitted, in a world of its own.
@@ -200,7 +195,7 @@ class World:
         InputError
             It cannot decide on this cluster.
         """
-        World(self.hardware, *self._of).decide(News(0.0, [Job(0, "trial", ("trial",))]))
+        World(self.hardware, *self._of).decide(News(0.0, {"trial": Job(0, "trial", ("trial",))}))
 
     def check_entity(self, name: str) -> None:
         """Raise InputError where a job belongs to an entity that there is not."""
@@ -220,11 +215,11 @@ class World:
         if news.holding is not None:
             core.adopt(*self._rows_of(news.holding))
         decision = self._last = core.next(news.clock)
-        types, rows = self.cluster.accelerators, decision.assignment
+        types = self.cluster.accelerators
         names, gpus = self._names(decision.jobs), decision.gpus or map(core.gpus_of, decision.jobs.tolist())
         placed = [
-            Placed(types[pool], self.hardware.places(held), partner)
-            for held, pool, partner in zip(gpus, rows.pool.tolist(), self._names(rows.partner), strict=True)
+            Placed(types[pool], self.hardware.places(held))
+            for held, pool in zip(gpus, decision.assignment.pool.tolist(), strict=True)
         ]
         rejected = tuple(self._names(decision.rejected))
         self._forget()
@@ -242,27 +237,26 @@ class World:
             dict(zip(names, placed, strict=True)),
             rejected,
             told,
-            float(self._table.columns[_LAST_START].max(initial=0.0)),
         )
 
     def _names(self, ids: _Ids) -> list[str]:
-        return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
+        return [self._jobs[job].uuid for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
-        core, columns = self.core, self._table.columns
+        core = self.core
         self._advance(news.steps)
         rows, lost_seconds = self._rows(news.lost_seconds)
-        columns["lost_seconds"][rows] = lost_seconds
-        lost = columns["lost_seconds"]
-        columns[_LAST_START][lost > 0] = lost[lost > 0]
+        self._table.columns["lost_seconds"][rows] = lost_seconds
         self._record(news)
         self._measure(news)
-        left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
+        left = [i for uuid, i in self.ids.items() if news.jobs.get(uuid) is not self._jobs[i]]
+        gone = {self._jobs[i].uuid for i in left}
         core.complete([job for job in left if (core.active == job).any()])
-        for gone in (self._jobs[job] for job in left):
-            self.knowledge.learn(gone)
-        if news.arrived:
-            core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
+        for uuid in gone:
+            self.knowledge.learn(self._jobs[self.ids[uuid]])
+        arrived = [job for uuid, job in news.jobs.items() if uuid not in self.ids or uuid in gone]
+        if arrived:
+            core.arrive(self._submit(arrived, self._arrivals(arrived), news.clock))
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
@@ -343,7 +337,7 @@ class World:
         admitted_at: float = 0.0,
         numbered: tuple[Sequence[int], int] | None = None,
     ) -> _Ids:
-        """Add jobs to the table, which are admitted when they arrive, or at a later decision; returns their ids.
+        """Add jobs to the table, admitted when they arrive, or at a later decision if they have not run; their ids.
 
         In a table that goes on from another they are `numbered` as there: their ids, and that of the next job.
         """
@@ -357,7 +351,8 @@ class World:
         done = np.array([job.steps for job in jobs], dtype=np.float64)
         self._table.steps_done[rows] = np.minimum(done, self._table.total_steps[rows])
         if self._table.training is not None:
-            self._table.training.admit(rows, np.maximum(arrivals, admitted_at))
+            admitted = [at if job.epoch else max(at, admitted_at) for job, at in zip(jobs, arrivals, strict=True)]
+            self._table.training.admit(rows, np.array(admitted))
         return ids
 
     def _table_of(self, jobs: Sequence[Job], ways: Sequence[Ways] = (), arrivals: Sequence[float] = ()) -> JobTable:
@@ -401,14 +396,10 @@ class World:
         active = set(self.core.active.tolist())
         known = [(self.ids[uuid], placed) for uuid, placed in holding.items() if self.ids.get(uuid) in active]
         rows = [(job, placed, gpus) for job, placed in known if (gpus := self.hardware.numbers(placed))]
-        on: dict[tuple[int, ...], list[int]] = {}
-        for job, _, gpus in rows:
-            on.setdefault(gpus, []).append(job)
         assignment = Assignment.of(
             [job for job, _, _ in rows],
             [self.cluster.accelerators.index(placed.pool) for _, placed, _ in rows],
             [len(gpus) for _, _, gpus in rows],
-            [next((other for other in on[gpus] if other != job), -1) for job, _, gpus in rows],
         )
         return assignment, [gpus for _, _, gpus in rows]
 

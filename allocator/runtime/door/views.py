@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.door.words import span
-from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Job
+from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
@@ -43,7 +43,8 @@ def service_view(service: Service) -> dict[str, Any]:
         "cannot_run": list(islice(unfit, _MOST_NAMED)),
         "prices": dict(deciding.prices),
         "decision_seconds": deciding.last_seconds,
-        "start_seconds": deciding.start_seconds,
+        # what the dearest of the last starts of the jobs there cost
+        "start_seconds": max((job.start_cost for job in service.book.active.values()), default=0.0),
         "trouble": service.trouble or deciding.trouble,
     }
 
@@ -148,13 +149,18 @@ class Room:
         self.free = dict(service.hardware.cluster.gpus)
         self.holders: dict[str, list[tuple[float, int, int]]] = {name: [] for name in self.free}
         for job in service.book.holding.values():
-            left, pool = seconds_left(service, job), job.placed.pool
+            left, pool = 0.0 if job.state == STOPPING else seconds_left(service, job), job.placed.pool
             if pool in self.free:
                 self.free[pool] -= job.held_gpus
                 self.holders[pool].append((inf if left is None else left, job.id, job.held_gpus))
         for held in self.holders.values():
             held.sort()
         self.waiting = [one for one in service.book.active.values() if one.state == QUEUED and not one.blocked]
+
+    def free_at(self) -> dict[str, list[float]]:
+        """By type, in how many seconds each GPU is free, in order."""
+        taken = {name: [left for left, _, gpus in held for _ in range(gpus)] for name, held in self.holders.items()}
+        return {name: [0.0] * free + taken[name] for name, free in self.free.items()}
 
     def in_the_way(self, job: Job, types: Iterable[str]) -> str:
         """Of whom a job has to wait, and until when as far as is known, on the type where it is soonest."""
@@ -204,9 +210,9 @@ def reason(service: Service, job: Job, room: Callable[[], Room] | None = None) -
         last += f"; no step was saved in its last {job.fruitless} leases"
     why = service.deciding.why_waiting(job, service.book)
     if room is not None and service.deciding.passed_over(job):
-        present = service.deciding.round
-        if present is not None:
-            there = f"the next round begins in {span(max(present.end - service.clock(), 0.0))}"
+        left = service.deciding.round_left(service.clock())
+        if left is not None:
+            there = f"the next round begins in {span(left)}"
         else:
             there = room().in_the_way(job, service.deciding.prospects.types_of(job))
         why += f": {there}" if there else ""

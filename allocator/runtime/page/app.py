@@ -33,7 +33,7 @@ from starlette.routing import Route
 
 from allocator.runtime.door.requests import READING, Requests
 from allocator.runtime.page.access import Access, Posts
-from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
+from allocator.runtime.page.metrics import CONTENT_TYPE, Metrics
 from allocator.runtime.page.picture import History, picture
 from throughputs import InputError
 
@@ -85,8 +85,6 @@ _SECONDS = 1.0
 _MOST_SHARE = 0.05
 """Of the time of the service that pictures may take."""
 
-_HEARTBEAT = 15.0
-
 
 class Feed:
     """Pictures as server-sent events.
@@ -98,53 +96,28 @@ class Feed:
 
     def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
         self._make = make
-        self._number = 0
-        self._newest = b""
-        self._fresh = asyncio.Event()
-        self._readers = 0
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._newest, self._next = b"", 0.0
+        self._closed = asyncio.Event()
 
     def close(self) -> None:
         """No more pictures: all who look are let go."""
-        self._closed = True
-        self._fresh.set()
-        if self._task is not None:
-            self._task.cancel()
+        self._closed.set()
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Pictures for one who looks, and a sign of life where nothing changes."""
-        self._readers += 1
-        # what was made for those who looked before is old
-        seen = self._number if self._task is None or self._task.done() else 0
-        try:
-            while not self._closed:
-                if self._number > seen:
-                    seen = self._number
-                    yield self._newest
-                    continue
-                if self._task is None or self._task.done():
-                    self._task = asyncio.get_running_loop().create_task(self._go_on())
-                fresh = self._fresh
-                try:
-                    await asyncio.wait_for(fresh.wait(), _HEARTBEAT)
-                except TimeoutError:
-                    yield b": \n\n"
-        finally:
-            self._readers -= 1
+        """Pictures for one who looks."""
+        while not self._closed.is_set():
+            yield self._picture()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), max(self._next - time.monotonic(), 0.0))
 
-    async def _go_on(self) -> None:
-        """Make pictures as long as somebody looks."""
-        with contextlib.suppress(asyncio.CancelledError):
-            while self._readers:
-                began = time.monotonic()
-                text = json.dumps(self._make(), separators=(",", ":"), allow_nan=False)
-                self._newest = f"data: {text}\n\n".encode()
-                self._number += 1
-                fresh, self._fresh = self._fresh, asyncio.Event()
-                fresh.set()
-                took = time.monotonic() - began
-                await asyncio.sleep(max(_SECONDS, took / _MOST_SHARE))
+    def _picture(self) -> bytes:
+        """The newest one; another where that is old enough."""
+        began = time.monotonic()
+        if began >= self._next:
+            text = json.dumps(self._make(), separators=(",", ":"), allow_nan=False)
+            self._newest, now = f"data: {text}\n\n".encode(), time.monotonic()
+            self._next = now + max(_SECONDS, (now - began) / _MOST_SHARE)
+        return self._newest
 
 
 _COOKIE = "__Host-allocator"
@@ -180,6 +153,7 @@ class Desk:
         self._service, self._requests, self._access = service, requests, access
         self._guarded, self._changes = guarded, changes
         self.history, self.posts = History(service), Posts(service, access)
+        self._counts = Metrics(service, self.history)
         self._feed = Feed(lambda: picture(service, self.history))
         self._shown, self._asking = document("page.html"), document("login.html")
         self._readers, self._closed = 0, False
@@ -250,7 +224,7 @@ class Desk:
         return StreamingResponse(read(), media_type="text/event-stream")
 
     async def _metrics(self, _: Request) -> Response:
-        return Response(metrics(self._service, self.history), media_type=CONTENT_TYPE)
+        return Response(self._counts.text(), media_type=CONTENT_TYPE)
 
     async def _login(self, request: Request) -> Response:
         body = await _body(request, _LONGEST_LOGIN)

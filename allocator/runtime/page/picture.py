@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.decisions.hardware import held, owners
-from allocator.runtime.door.views import busy_gpus, job_view, seconds_left, service_view
+from allocator.runtime.door.views import Room, busy_gpus, job_view, service_view
 from allocator.runtime.door.words import words
 from allocator.runtime.records.book import FINAL, LEAVING, QUEUED, STOPPING, Job
 
@@ -21,12 +20,9 @@ if TYPE_CHECKING:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What has happened lately, heard from the service as it writes it down: for the page, and counted for metrics.
+# What has happened lately, heard from the service as it writes it down.
 # ----------------------------------------------------------------------------------------------------------------------
 
-
-DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Upper ends of the classes in which decisions are counted by the time that they took."""
 
 _KEPT = 40
 _LOOK_BACK = 500
@@ -36,7 +32,7 @@ _TOLD = frozenset({"ended", *LEAVING, "resized", "node", "policy", "cluster", "s
 
 
 class History:
-    """The last events of a service, and counts of all since it was started.
+    """The last events of a service.
 
     Parameters
     ----------
@@ -46,9 +42,6 @@ class History:
     ----------
     decisions : the last ones, newest first: what their events say, with `at`, seconds since 1970.
     happenings : the last other events for people, newest first.
-    kinds : events by kind. failures : starts that failed.
-    by_seconds : decisions in which the policy was asked, by class of `DECISION_SECONDS`, the last one for longer ones.
-    decision_seconds : that they took together.
     last : number of the last event in the journal.
     """
 
@@ -56,31 +49,18 @@ class History:
         self._service = service
         self.decisions: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self.happenings: deque[dict[str, Any]] = deque(maxlen=_KEPT)
-        self.kinds: Counter[str] = Counter()
-        self.failures = 0
-        self.by_seconds = [0] * (len(DECISION_SECONDS) + 1)
-        self.decision_seconds = 0.0
         self.last = 0
-        self._show(service.journal.events(last=_LOOK_BACK))
+        for event in service.journal.events(last=_LOOK_BACK):
+            self.hear(event)
         service.listeners.append(self.hear)
 
     def hear(self, event: Event) -> None:
         """Something was written down."""
-        self._show([event])
-        self.kinds[event.kind] += 1
-        if event.kind == "ended":
-            self.failures += event["outcome"] == "failed"
-        elif event.kind == "decision" and event["asked"]:
-            self.by_seconds[bisect_left(DECISION_SECONDS, event["seconds"])] += 1
-            self.decision_seconds += event["seconds"]
-
-    def _show(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self.last = event.number
-            if event.kind == "decision":
-                self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data))
-            elif event.kind in _TOLD and event.get("outcome") != "yielded":
-                self.happenings.appendleft(self._happening(event))
+        self.last = event.number
+        if event.kind == "decision":
+            self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data))
+        elif event.kind in _TOLD and event.get("outcome") != "yielded":
+            self.happenings.appendleft(self._happening(event))
 
     def _happening(self, event: Event) -> dict[str, Any]:
         job = self._service.book.jobs.get(event.job)
@@ -109,10 +89,9 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
 
     The queue is in the order of submission, those first that the last decision wants.
     """
-    deciding, book, now = service.deciding, service.book, service.clock()
-    targets, this = deciding.wanted(), deciding.round
-    to_end = inf if this is None else max(this.end - now, 0.0)
-    free = _free_at(service)
+    deciding, book = service.deciding, service.book
+    targets, to_end = deciding.wanted(), deciding.round_left(service.clock())
+    free = Room(service).free_at()
     waiting = [job for job in islice(book.active.values(), 2 * most + len(book.holding)) if job.state == QUEUED]
     waiting = [job for job in waiting if not deciding.why_unfit(job)]
     waiting.sort(key=lambda job: job.uuid not in targets)
@@ -125,28 +104,13 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
         start = _in_turn(service, job, free)
         if target is not None:
             taken = any(book.holding[uuid].state != STOPPING for uuid in owners(holders, target))
-            start = min(start, to_end if taken and to_end < inf else 0.0)
-        elif this is not None and turns:
-            start = min(start, to_end + before // total * this.seconds)
+            start = min(start, to_end if taken and to_end is not None else 0.0)
+        elif deciding.round is not None and to_end is not None and turns:
+            start = min(start, to_end + before // total * deciding.round.seconds)
         before += job.gpus if target is None else 0
         if start < inf:
             guesses[job.uuid] = start
     return guesses
-
-
-def _free_at(service: Service) -> dict[str, list[float]]:
-    """By type, in how many seconds each GPU is free, in order; inf: nobody knows."""
-    until: dict[tuple[str, int], float] = {}
-    for job in service.book.holding.values():
-        left = 0.0 if job.state == STOPPING else seconds_left(service, job)
-        for gpu in job.placed.gpus:
-            until[gpu] = max(until.get(gpu, 0.0), inf if left is None else left)
-    hardware = service.hardware
-    free: dict[str, list[float]] = {}
-    for node in hardware.nodes:
-        if hardware.usable(node):
-            free.setdefault(node.accelerator, []).extend(until.get((node.name, at), 0.0) for at in range(node.gpus))
-    return {name: sorted(seconds) for name, seconds in free.items()}
 
 
 def _in_turn(service: Service, job: Job, free: dict[str, list[float]]) -> float:
@@ -170,24 +134,23 @@ _LONGEST_TEXT = 300
 
 def picture(service: Service, history: History) -> dict[str, Any]:
     """Service, GPUs, jobs, decisions and speeds, ready for JSON."""
-    book = service.book
-    view = service_view(service)
-    queued = list(islice((job for job in book.active.values() if job.state == QUEUED), _MOST_QUEUED))
+    book, view = service.book, service_view(service)
+    queued = islice((job for job in book.active.values() if job.state == QUEUED), _MOST_QUEUED)
     running = sorted(islice(book.holding.values(), _MOST_RUNNING), key=lambda job: job.id)
-    starts = expected_starts(service, _MOST_QUEUED)
-    through = islice(
-        (job for job in reversed(book.by_id[-_MOST_FINISHED * 20 :]) if job.state in FINAL), _MOST_FINISHED
-    )
-    same = ("policy", "adapter", "trouble", "counts", "decision_seconds")
-    shown: Mapping[str, Any] = {name: view[name] for name in same} | {
+    recent = (job for job in reversed(book.by_id[-_MOST_FINISHED * 20 :]) if job.state in FINAL)
+    starts, busy = expected_starts(service, _MOST_QUEUED), busy_gpus(view)
+    shown: Mapping[str, Any] = {name: view[name] for name in _OF_SERVICE} | {
         "at": time.time(),
-        "round": _round(service),
-        "types": _types(view),
+        "round": service.deciding.round_left(service.clock()),
+        "types": [
+            {"name": name, "gpus": gpus, "busy": busy[name], "price": view["prices"].get(name)}
+            for name, gpus in view["cluster"].items()
+        ],
         "nodes": view["nodes"][:_MOST_NODES],
         "more_nodes": max(len(view["nodes"]) - _MOST_NODES, 0),
-        "running": [_some(service, job, *_OF_RUNNING) | {"metrics": _metrics(service, job)} for job in running],
-        "queue": [_some(service, job, "reason", "waited_seconds") | {"start": starts.get(job.uuid)} for job in queued],
-        "finished": [_some(service, job, "reason", "run_seconds", "waited_seconds") for job in through],
+        "running": [_some(service, job) | {"metrics": _metrics(service, job)} for job in running],
+        "queue": [_some(service, job) | {"start": starts.get(job.uuid)} for job in queued],
+        "finished": [_some(service, job) for job in islice(recent, _MOST_FINISHED)],
         "decisions": list(history.decisions),
         "happenings": list(history.happenings),
         "speeds": list(islice(_speeds(service, running), _MOST_SPEEDS)),
@@ -196,25 +159,17 @@ def picture(service: Service, history: History) -> dict[str, Any]:
     return clean
 
 
-def _types(view: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """GPUs of each type: how many there are, how many are busy, and the price of one more."""
-    busy, prices = busy_gpus(view), view["prices"]
-    return [{"name": n, "gpus": gpus, "busy": busy[n], "price": prices.get(n)} for n, gpus in view["cluster"].items()]
+_OF_SERVICE = ("policy", "adapter", "trouble", "counts", "decision_seconds")
+_OF_JOB = (
+    "id", "name", "user", "state", "gpus", "accelerator", "places", "steps", "total_steps", "restarts", "failures",
+    "reason", "run_seconds", "waited_seconds", "saved_at", "seconds_left",
+)  # fmt: skip
+"""What of service and jobs is shown as `status` has it."""
 
 
-def _round(service: Service) -> float | None:
-    """Seconds to the end of the round, None where there is none."""
-    this = service.deciding.round
-    return None if this is None else round(max(this.end - service.clock(), 0.0), 1)
-
-
-_OF_RUNNING = ("places", "run_seconds", "reason", "saved_at", "seconds_left")
-_COMMON = ("id", "name", "user", "state", "gpus", "accelerator", "steps", "total_steps", "restarts", "failures")
-
-
-def _some(service: Service, job: Job, *names: str) -> dict[str, Any]:
+def _some(service: Service, job: Job) -> dict[str, Any]:
     view = job_view(service, job)
-    return {name: view[name] for name in (*_COMMON, *names)}
+    return {name: view[name] for name in _OF_JOB}
 
 
 def _metrics(service: Service, job: Job) -> dict[str, str]:

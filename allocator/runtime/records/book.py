@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_origin
 
-from allocator.conversion import Range, Reads, Said, declared_kinds
+from allocator.conversion import Range, Reads, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
@@ -151,6 +151,25 @@ class Job:
     measured : steps/s by (type, GPUs), moving averages.
     code, signal : how its last process ended. outcome : of its last start, "" before the first has ended.
     then : what becomes of it once it has ended that was told to: "" (it waits again), or the kind of an event.
+
+    Options
+    -------
+    name
+        For people.
+    gpus
+        GPUs of its gang; 1 if omitted.
+    job_type : --type NAME
+        Job type in the throughput table.
+    total_steps : --steps COUNT
+        Training steps in all, if known.
+    weight
+        Priority weight, 1 if omitted.
+    entity : NAME
+        Entity that it belongs to.
+    one_process_per_gpu : --process-per-gpu
+        Start it once for each GPU, with the variables of torchrun.
+    retries
+        Reruns if it ends with an error; as the service says (none) if omitted.
     """
 
     id: int
@@ -158,26 +177,20 @@ class Job:
     command: Command
     working_directory: Folder = "."
     environment: Environment = field(default_factory=dict)
-    name: Annotated[Line, Said("--name", "For people.")] = ""
+    name: Line = ""
     user: Line = ""
-    gpus: Annotated[int, Range(1, 1_000_000), Said("--gpus", "GPUs of its gang; 1 if omitted.")] = 1
-    job_type: Annotated[Line, Said("--type", "Job type in the throughput table.", "NAME")] = ""
-    total_steps: Annotated[float, NUMBER, Said("--steps", "Training steps in all, if known.", "COUNT")] = 0.0
+    gpus: Annotated[int, Range(1, 1000000)] = 1
+    job_type: Line = ""
+    total_steps: Annotated[float, NUMBER] = 0.0
     duration: Annotated[float, NUMBER] = 0.0
     time_limit: Annotated[float, NUMBER] = 0.0
     accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
     after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
-    weight: Annotated[float, NUMBER, Said("--weight", "Priority weight, 1 if omitted.")] = 1.0
+    weight: Annotated[float, NUMBER] = 1.0
     deadline: Annotated[float | None, NUMBER] = None
-    entity: Annotated[Line, Said("--entity", "Entity that it belongs to.", "NAME")] = ""
-    one_process_per_gpu: Annotated[
-        bool, Said("--process-per-gpu", "Start it once for each GPU, with the variables of torchrun.")
-    ] = False
-    retries: Annotated[
-        int | None,
-        Range(),
-        Said("--retries", "Reruns if it ends with an error; as the service says (none) if omitted."),
-    ] = None
+    entity: Line = ""
+    one_process_per_gpu: bool = False
+    retries: Annotated[int | None, Range()] = None
     submitted_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
@@ -247,6 +260,11 @@ class Job:
     def saves_more(self, told: Mapping[str, Any]) -> bool:
         """Whether more steps are saved now. Others are done again and again: they are no progress."""
         return bool(told.get("saved_steps", 0.0) > self.saved_steps)
+
+    @property
+    def start_cost(self) -> float:
+        """Seconds of its last start, and of the checkpoint before it; 0: not known."""
+        return self.start_seconds + self.save_seconds
 
     @property
     def held_gpus(self) -> int:

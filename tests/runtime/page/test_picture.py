@@ -10,7 +10,7 @@ import pytest
 
 from allocator.runtime.adapters.base import Node
 from allocator.runtime.door.views import seconds_left
-from allocator.runtime.page.metrics import metrics
+from allocator.runtime.page.metrics import Metrics
 from allocator.runtime.page.picture import History, expected_starts, picture
 from allocator.runtime.records.journal import Event
 from allocator.runtime.watching import Told
@@ -94,9 +94,9 @@ def test_who_takes_turns_starts_with_a_round(service):
 SAMPLE = re.compile(r"allocator_([a-z_]+)(?:\{(.*)\})? (NaN|[+-]?[0-9.]+(?:e[+-]?[0-9]+)?)")
 
 
-def parsed(service, history):
+def parsed(told):
     """Values by name and labels."""
-    text = metrics(service, history)
+    text = told.text()
     assert text.endswith("\n")
     lines = [line for line in text[:-1].split("\n") if not line.startswith(("# HELP ", "# TYPE "))]
     samples = [SAMPLE.fullmatch(line).groups() for line in lines]
@@ -107,8 +107,9 @@ def parsed(service, history):
 
 def test_metrics_are_of_the_format_and_right(service):
     history = History(service)
+    told = Metrics(service, history)
     jobs = service.settled(submission(gpus=2), submission(gpus=1), submission(gpus=2))
-    values = parsed(service, history)
+    values = parsed(told)
     assert values["jobs", 'state="running"'] == 2
     assert values["queue_length_jobs", ""] == 1
     assert values["gpus", 'accelerator="v100"'] == 2
@@ -128,7 +129,7 @@ def test_metrics_are_of_the_format_and_right(service):
         await settle(service)
 
     asyncio.run(goes_wrong())
-    values = parsed(service, history)
+    values = parsed(told)
     assert values["job_failures_total", ""] == 1
     # names of any kind are labels
     assert values["nodes", 'state="down"'] == 1

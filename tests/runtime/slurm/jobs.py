@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 import uuid
 from pathlib import Path
+from unittest import mock
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import Placed, StartOrder
-from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
+from allocator.runtime.adapters.slurm import SlurmAdapter
 from tests.runtime.slurm.cluster import LIMIT
 
 TRAINER = Path(__file__).with_name("trainer.py")
@@ -22,11 +24,10 @@ class Jobs:
         self.cluster, self.folder = cluster, folder
         folder.mkdir(parents=True)
 
-    async def open(self, **settings):
+    async def open(self):
         """As a scheduler that is started."""
-        self.adapter = SlurmAdapter(
-            self.folder, SlurmSettings(configuration=str(self.cluster.configuration), **settings)
-        )
+        with mock.patch.dict(os.environ, {"SLURM_CONF": str(self.cluster.configuration)}):
+            self.adapter = SlurmAdapter(self.folder)
         await self.adapter.open()
         return self.adapter
 
@@ -68,7 +69,7 @@ class Jobs:
     def slurm_jobs(self, job):
         """What Slurm has of a job, told by its name."""
         rows = json.loads(self.cluster.run("squeue", "--json"))["jobs"]
-        return [row for row in rows if row["name"] == f"allocator-{job}"]
+        return [row for row in rows if row["name"].startswith(f"allocator-{job}-")]
 
     def log(self, job):
         return (self.folder / job / "log").read_text()

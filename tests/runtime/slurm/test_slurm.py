@@ -99,18 +99,18 @@ async def test_a_lease_ends_and_the_next_is_on_another_type_and_of_another_size(
     trace = jobs.trace(job)
     assert {line[:2] for line in trace} == {(1, "v1"), (2, "p1"), (3, "k1")}
     assert [line[2] for line in trace] == list(range(1, len(trace) + 1)), "no step is made twice"
-    assert [row["restart_cnt"] for row in jobs.slurm_jobs(job)] == [2], "one Slurm job for all leases"
     await adapter.stop(job, 3)
     await until(adapter, third, "ended")
     await jobs.start(4, ["k1"], job=job, gpus=4)
-    states = {row["tres_per_node"]: row["job_state"] for row in jobs.slurm_jobs(job)}
-    assert states == {"gres:gpu:1": "CANCELLED", "gres:gpu:4": "RUNNING"}
+    states = [row["job_state"] for row in sorted(jobs.slurm_jobs(job), key=lambda row: row["name"])]
+    assert states == ["CANCELLED", "COMPLETED", "CANCELLED", "RUNNING"], "one Slurm job for each start"
     await adapter.forget(job)
     await holds(lambda: not trainers_of(job), "its processes are gone")
 
 
-async def test_jobs_run_on_while_slurmctld_is_killed(jobs):
-    adapter = await jobs.open(command_seconds=3.0)
+async def test_jobs_run_on_while_slurmctld_is_killed(jobs, monkeypatch):
+    monkeypatch.setattr("allocator.runtime.adapters.slurm.commands.COMMAND_SECONDS", 3.0)
+    adapter = await jobs.open()
     order = await jobs.start()
     # a job that it has not saved as running it would end at its return
     state = jobs.cluster.root / "state" / "job_state"
@@ -145,7 +145,7 @@ async def test_a_node_is_lost_and_comes_back_with_the_old_copy(jobs):
     jobs.cluster.update("NodeName=v1", "State=DOWN", "Reason=lost")
     end = await until(adapter, first, "ended")
     assert end.code is None
-    assert "queued it again" in end.reason
+    assert "NODE_FAIL" in end.reason
     assert not {node.name: node for node in await adapter.nodes()}["v1"].up
     steps = jobs.steps_of(first.job, 1)
     await holds(lambda: jobs.steps_of(first.job, 1) > steps, "the old copy lives")
@@ -158,21 +158,20 @@ async def test_a_node_is_lost_and_comes_back_with_the_old_copy(jobs):
     assert (await until(adapter, second, "running")).epoch == 2
 
 
-async def test_a_copy_that_slurm_queued_again_by_itself_does_not_run(jobs):
+async def test_a_second_slurm_job_of_the_same_start_does_not_run(jobs):
     adapter = await jobs.open()
     order = await jobs.start(1, ["v1"])
-    job = order.job
-    (row,) = jobs.slurm_jobs(job)
-    jobs.cluster.run("scontrol", "requeue", str(row["job_id"]))
-    await until(adapter, order, "ended")
-    steps = jobs.steps_of(job, 1)
-    await holds(lambda: jobs.slurm_jobs(job)[0]["job_state"] == "PENDING", "it is in the queue")
-    jobs.cluster.update(f"JobId={row['job_id']}", "StartTime=now", "ReqNodeList=v2")
-    await holds(lambda: jobs.slurm_jobs(job)[0]["job_state"] == "FAILED", "it refuses")
-    assert "Slurm has queued the job again" in jobs.log(job)
-    assert jobs.steps_of(job, 1) == steps
-    assert (await until(adapter, order, "ended")).code is None
+    job, name = order.job, f"allocator-{order.job}-1"
+    # as of an order that was given again, though the first had arrived
+    script = str(order.folder / "runner.py")
+    words = [f"--job-name={name}", f"--chdir={order.folder}", "--gres=gpu:1", "--output=second", script]
+    second = int(jobs.cluster.run("sbatch", "--parsable", *words))
+    await adapter.stop(job, 1)
+    assert (await until(adapter, order, "ended")).code == 0
     await jobs.start(2, ["v2"], job=job)
+    assert jobs.never_two(job)
+    states = {row["job_id"]: row["job_state"] for row in jobs.slurm_jobs(job)}
+    assert states[second] in ("CANCELLED", "FAILED")
 
 
 async def test_a_stale_epoch_is_refused_on_the_node(jobs):

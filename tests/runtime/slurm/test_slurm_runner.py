@@ -13,18 +13,7 @@ import pytest
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import Placed, StartOrder
 from allocator.runtime.adapters.slurm import runner
-from allocator.runtime.adapters.slurm.orders import (
-    Mark,
-    begun_epoch,
-    ended,
-    job_name,
-    kill_ordered,
-    mark_of,
-    order_kill,
-    read_start,
-    write_runner,
-    write_start,
-)
+from allocator.runtime.adapters.slurm.orders import Start, start_of, write_runner
 from tests.runtime.slurm.cluster import LIMIT, wait_until
 
 JOB = "0b6f3c52"
@@ -36,16 +25,18 @@ class Folder:
     def __init__(self, path):
         self.path, self.copies = path, []
 
-    def order(self, program="print('ran')", epoch=1, restarts=0, lock_seconds=0.3, **others):
+    def order(self, program="print('ran')", epoch=1, lock_seconds=0.3, **others):
         command = (sys.executable, "-c", program)
         order = StartOrder(JOB, epoch, command, Placed("v100", {"v1": (0, 1)}), self.path, self.path, **others)
         write_file(self.path / LEASE_FILE, Grant(JOB, epoch))
-        write_runner(self.path, sys.executable)
-        return write_start(order, mark_of(order, restarts), lock_seconds=lock_seconds)
+        write_runner(self.path)
+        self.start = start_of(order)
+        self.start.write(order, lock_seconds)
+        return self.start
 
-    def begin(self, restarts=0, name=""):
+    def begin(self, name=""):
         variables = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "2,3"}
-        variables |= {"SLURM_JOB_NAME": name or job_name(JOB), "SLURM_RESTART_COUNT": str(restarts)}
+        variables |= {"SLURM_JOB_NAME": name or self.start.name}
         command, how = [self.path / runner.RUNNER_FILE], {"stderr": subprocess.PIPE, "text": True}
         copy = subprocess.Popen(command, cwd=self.path, env=variables, start_new_session=True, **how)
         self.copies.append(copy)
@@ -80,10 +71,10 @@ def folder(tmp_path):
 def test_it_runs_the_order_once_and_says_how_it_ended(folder):
     start = folder.order("import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(4)")
     assert folder.run() == (4, "")
-    how = ended(start)
+    how = start.end
     assert (how.code, how.signal, how.reason) == (4, 0, "exit status 4")
-    assert read_start(folder.path) == start
-    assert begun_epoch(start) == 1
+    assert Start.read(folder.path) == start
+    assert start.begun
     assert "epoch 1 was begun before" in folder.refused()
     assert folder.log() == "2,3\n"
 
@@ -99,22 +90,20 @@ def test_one_process_a_gpu(folder):
     # one that fails ends the others
     program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(7); time.sleep(600)"
     start = folder.order(program, epoch=2, one_process_per_gpu=True)
-    assert folder.run()[0] == ended(start).code == 7
+    assert folder.run()[0] == start.end.code == 7
 
 
 @pytest.mark.exhaustive
 def test_only_the_copy_that_the_order_is_for(folder):
-    folder.order(restarts=2)
-    assert "queued the job again 3 times, and the order is for 2" in folder.refused(restarts=3)
-    assert "the order is for 2" in folder.refused(restarts=1)
-    assert "allocator-other" in folder.refused(name="allocator-other", restarts=2)
+    folder.order()
+    assert "allocator-other-1" in folder.refused(name="allocator-other-1")
+    assert "no order for the job" in folder.refused(name=f"allocator-{JOB}-2")
     write_file(folder.path / LEASE_FILE, Grant(JOB, 2))
-    assert "epoch 1 is stale: the lease is of epoch 2" in folder.refused(restarts=2)
+    assert "epoch 1 is stale: the lease is of epoch 2" in folder.refused()
     write_file(folder.path / LEASE_FILE, Grant(JOB, 1))
-    assert folder.run(restarts=2) == (0, "")
+    assert folder.run() == (0, "")
     assert folder.log() == "ran\n"
-    folder.order(epoch=2)
-    (folder.path / runner.START_FILE).unlink()
+    folder.order(epoch=2).erase()
     folder.refused()
 
 
@@ -123,11 +112,11 @@ def test_a_newer_lease_ends_a_copy_and_the_next_one_waits_for_that(folder):
     old = folder.begin()
     wait_until(lambda: folder.log() == "first\n", "it runs")
     assert "another copy still runs" in folder.refused()
-    folder.order("print('second')", epoch=2, restarts=1, lock_seconds=LIMIT)
-    assert folder.run(restarts=1) == (0, "")
+    folder.order("print('second')", epoch=2, lock_seconds=LIMIT)
+    assert folder.run() == (0, "")
     assert old.wait(LIMIT) == runner.REFUSED
     assert folder.log() == "first\nsecond\n"
-    assert ended(first) is None, "what a stale copy has to say does not count"
+    assert first.end is None, "what a stale copy has to say does not count"
 
 
 @pytest.mark.exhaustive
@@ -155,17 +144,9 @@ def test_a_kill_ends_processes_that_hide(folder):
     start = folder.order(program)
     copy = folder.begin()
     wait_until(lambda: folder.log().strip().isdecimal(), "it hides")
-    order_kill(start)
+    start.order_kill()
     assert copy.wait(LIMIT) == 137
-    assert (ended(start).code, ended(start).signal) == (137, 9)
+    assert (start.end.code, start.end.signal) == (137, 9)
     assert not Path("/proc", folder.log().strip()).exists()
-    assert kill_ordered(start)
-    assert not kill_ordered(folder.order(epoch=2)), "a kill is of its epoch"
-
-
-def test_marks_are_read_as_they_are_written():
-    mark = Mark(JOB, 3, 1, 2, 4)
-    assert str(mark) == f"allocator:{JOB}:3:1:2x4"
-    assert Mark.read(str(mark)) == mark
-    for of in ("", "allocator", f"other:{JOB}:3:1:2x4", f"allocator:{JOB}:3:one:2x4", f"allocator:{JOB}:3:1:2x4:5"):
-        assert Mark.read(of) is None
+    assert start.kill_ordered
+    assert not folder.order(epoch=2).kill_ordered, "a kill is of its epoch"

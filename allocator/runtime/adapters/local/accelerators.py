@@ -8,13 +8,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from allocator.cluster import Cluster
 from allocator.runtime.adapters.base import AdapterError
 from throughputs import InputError
 
 Accelerators = Mapping[str, tuple[int, ...]]
 """By type the indices of its accelerators on this machine, as CUDA_VISIBLE_DEVICES has them in the order of the bus."""
-
-MOST_VIRTUAL = 100_000
 
 # Brand, memory and form of a device: what is left names the type.
 _NOT_OF_THE_TYPE = re.compile(
@@ -38,17 +37,11 @@ def virtual_accelerators(text: str) -> Accelerators:
     """
     found: dict[str, tuple[int, ...]] = {}
     first = 0
-    for part in text.split(","):
-        name, _, count = (word.strip() for word in part.partition(":"))
-        if not re.fullmatch(r"[\w.\-]+", name) or not re.fullmatch(r"[0-9]{1,9}", count):
-            raise InputError("virtual accelerators", found=part, expected="type:count, as in v100:2,k80:2")
-        if name in found:
-            raise InputError("virtual accelerators", found=text, expected=f"{name} once")
-        last = first + int(count)
-        if last == first or last > MOST_VIRTUAL:
-            raise InputError("virtual accelerators", found=part, expected=f"1 to {MOST_VIRTUAL:,} in all")
-        found[name] = tuple(range(first, last))
-        first = last
+    for name, count in Cluster.parse(text).gpus.items():
+        if not count:
+            raise InputError("cluster", field=name, found=count, expected="at least 1 GPU")
+        found[name] = tuple(range(first, first + count))
+        first += count
     return found
 
 

@@ -232,18 +232,13 @@ class LocalAdapter(Adapter):
         async with self._room:
             try:
                 self._enter(order)
-                answer = self._leave_shim(self._told(order, environments))
+                said = await self._ask_shim(self._told(order, environments))
+            except TimeoutError:
+                said = f"the job did not start within {_ANSWER_SECONDS:g} seconds"
             except (OSError, ValueError) as error:
                 # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS):
-                    said = await _read_all(answer)
-            except TimeoutError:
-                said = f"the job did not start within {_ANSWER_SECONDS:g} seconds"
             finally:
-                # A shim that has not come to it yet sees that nobody waits, and does not start the job.
-                os.close(answer)
                 self._ended.pop(order.job, None)
                 self._idle.discard(order.job)
         if said not in (STARTED, STARTED_BEFORE):
@@ -277,8 +272,6 @@ class LocalAdapter(Adapter):
 
     def _told(self, order: StartOrder, environments: Sequence[Mapping[str, str]]) -> Order:
         """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
-        first = environments[0] if order.one_process_per_gpu else {"RANK": "0", "WORLD_SIZE": "1"}
-        rank, ranks = int(first["RANK"]), int(first["WORLD_SIZE"])
         return Order(
             job=order.job,
             epoch=order.epoch,
@@ -291,47 +284,51 @@ class LocalAdapter(Adapter):
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
                 for environment in environments
             ],
-            rank=rank,
-            ranks=ranks,
+            ranked=order.one_process_per_gpu,
             guard=self.guard,
             carrier=self.carrier,
             log_bytes=order.log_bytes,
         )
 
-    def _leave_shim(self, order: Order) -> int:
-        """Have a shim left for an order; a descriptor of what it answers."""
-        # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
-        message = _in_memory(marshal.dumps(vars(order)))
-        answer, writer = os.pipe()
-        try:
-            self._send([message, writer])
-        except OSError:
-            os.close(answer)
-            raise
-        finally:
-            os.close(message)
-            os.close(writer)
-        return answer
+    async def _ask_shim(self, order: Order) -> str:
+        """Have a shim left for an order, by a socket of its own; what it answers, "" where it was killed."""
+        # Orders are not for the eyes of others, as arguments would be, nor for a file.
+        told, (ours, theirs) = marshal.dumps(vars(order)), socket.socketpair()
+        with ours:
+            with theirs:
+                self._send(theirs.fileno())
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                reader, writer = await asyncio.open_connection(sock=ours)
+                try:
+                    writer.write(told)
+                    writer.write_eof()
+                    return (await reader.read()).decode(errors="replace")
+                except ConnectionError:
+                    return ""
+                finally:
+                    # A shim that has not come to it yet sees that nobody waits, and does not start the job.
+                    writer.transport.abort()
 
-    def _send(self, descriptors: Sequence[int]) -> None:
+    def _send(self, descriptor: int) -> None:
         if self._launcher is not None:
             try:
-                socket.send_fds(self._launcher, [b"\0"], descriptors)
+                socket.send_fds(self._launcher, [b"\0"], [descriptor])
                 return
             except (BrokenPipeError, ConnectionResetError):
                 # It was killed.
                 self._launcher.close()
         self._launcher = self._launch()
-        socket.send_fds(self._launcher, [b"\0"], descriptors)
+        socket.send_fds(self._launcher, [b"\0"], [descriptor])
 
     def _launch(self) -> socket.socket:
         """Start the process that takes orders; it ends when its socket is closed, by us or with us."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        code = -1
+        code = os.memfd_create("shim")
         with theirs:
             try:
-                code = _in_memory(marshal.dumps(shim_code()))
+                os.write(code, marshal.dumps(shim_code()))
+                os.lseek(code, 0, os.SEEK_SET)
                 pid = os.posix_spawn(
                     sys.executable,
                     [sys.executable, "-I", "-S", "-c", SHIM_SCRIPT, "allocator-shim"],
@@ -345,8 +342,7 @@ class LocalAdapter(Adapter):
                 ours.close()
                 raise
             finally:
-                with suppress(OSError):
-                    os.close(code)
+                os.close(code)
         self._children.add(pid)
         return ours
 
@@ -394,12 +390,7 @@ class LocalAdapter(Adapter):
         self._jobs.pop(job, None)
         self._ended.pop(job, None)
         self._idle.discard(job)
-        entry = self._index / job
-        if entry.is_symlink():
-            # as versions before had it, to the folder of the job
-            entry.unlink()
-        else:
-            shutil.rmtree(entry, ignore_errors=True)
+        shutil.rmtree(self._index / job, ignore_errors=True)
 
     def _reap(self) -> None:
         for pid in list(self._children):
@@ -428,15 +419,6 @@ def _named(pids: Collection[int]) -> str:
     return f"processes of it run on: {some}"
 
 
-def _in_memory(content: bytes) -> int:
-    """A descriptor of a file without a name."""
-    descriptor = os.memfd_create("orders")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
 def _file(module: ModuleType) -> str:
     return str(module.__file__)
 
@@ -444,24 +426,3 @@ def _file(module: ModuleType) -> str:
 def _read_run(folder: Path) -> _Run | None:
     run = read_file(folder / RUN_FILE, _Run)
     return run if run is not None and 0 < run.pid < _MOST_PROCESSES else None
-
-
-async def _read_all(source: int) -> str:
-    """Everything until the other side hangs up."""
-    loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-    pieces: list[bytes] = []
-
-    def read() -> None:
-        piece = os.read(source, 1 << 16)
-        if piece:
-            pieces.append(piece)
-        elif not ended.done():
-            ended.set_result(None)
-
-    loop.add_reader(source, read)
-    try:
-        await ended
-    finally:
-        loop.remove_reader(source)
-    return b"".join(pieces).decode(errors="replace")

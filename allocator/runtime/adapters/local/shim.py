@@ -17,6 +17,7 @@ import os
 import select
 import sys
 import time
+from types import SimpleNamespace
 
 from allocator.lease.whole import LEASE_FILE, epoch_in, write_bytes
 from allocator.runtime.adapters.node import (
@@ -47,9 +48,6 @@ else:
 STARTED, STARTED_BEFORE = "started", "started before"
 """The answers to an order; any other is the reason why it was refused."""
 
-EXIT_HELD, EXIT_STALE, EXIT_CANNOT = 3, 4, 5
-"""Exit statuses of a refusal: another start has the lock; the epoch is not that of the lease; something is missing."""
-
 LOCK_PATIENCE, LEAVING_PATIENCE = 1.0, 20.0
 """Seconds to wait for the lock: of one that was killed, or may run on; of one that has written its exit.json and goes.
 That takes a moment, on a machine that has time for it."""
@@ -63,47 +61,25 @@ MOST_ORDERS = 128
 _RESERVED_BYTES = 4096
 
 
-class Order:
-    """What to start.
+Order = SimpleNamespace
+"""What to start.
 
-    Attributes
-    ----------
-    job, epoch : UUID, and number of the start.
-    folder : of the job. records : the folder where is kept what is known of its starts.
-    mark : of the processes of this start, see `allocator.runtime.adapters.node.mark_me`.
-    directory : where the command starts.
-    command : the arguments.
-    environments : one for each process to start.
-    rank, ranks : number of the first of them, and how many there are on all machines.
-    guard : number and start time of a process with which the job ends; zeros: of none.
-    carrier : a variable that all its processes have, with `job` as value.
-    log_bytes : of output that are kept at most.
-    """
-
-    job: str
-    epoch: int
-    folder: bytes
-    records: bytes
-    mark: int
-    directory: bytes
-    command: list[bytes]
-    environments: list[dict[bytes, bytes]]
-    rank: int
-    ranks: int
-    guard: tuple[int, int]
-    carrier: str
-    log_bytes: int
-
-    def __init__(self, **told: object) -> None:
-        self.__dict__.update(told)
+Attributes
+----------
+job, epoch : UUID, and number of the start.
+folder : of the job. records : the folder where is kept what is known of its starts.
+mark : of the processes of this start, see `allocator.runtime.adapters.node.mark_me`.
+directory : where the command starts.
+command : the arguments.
+environments : one for each process to start. ranked : whether they have the variables of torchrun.
+guard : number and start time of a process with which the job ends; zeros: of none.
+carrier : a variable that all its processes have, with `job` as value.
+log_bytes : of output that are kept at most.
+"""
 
 
 class _RefusedError(Exception):
     """The order is not carried out."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
 
 
 class _StartedBeforeError(Exception):
@@ -142,15 +118,13 @@ def _claim(order: Order) -> None:
             raise _StartedBeforeError
         leaves = last >= 0 and epoch_in(EXIT_FILE) == last
         if time.monotonic() - began >= (LEAVING_PATIENCE if leaves else LOCK_PATIENCE):
-            raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
+            raise _RefusedError(f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = epoch_in(os.path.join(os.fsdecode(order.folder), LEASE_FILE)), epoch_in(RUN_FILE)
     if epoch in (last, epoch_in(EXIT_FILE)):
         raise _StartedBeforeError
     if lease != epoch or last > epoch:
-        raise _RefusedError(
-            EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
-        )
+        raise _RefusedError(f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}")
     # Where the lock was deleted under an earlier start, that still has the one of a file that is no longer there.
     forgotten = epoch > 1 if last < 0 else epoch_in(EXIT_FILE) != last
     if forgotten:
@@ -158,7 +132,7 @@ def _claim(order: Order) -> None:
         while strays := _strays(order) or _strays(order):
             left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
             if left:
-                raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
+                raise _RefusedError(f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
 
 
 def _strays(order: Order) -> dict[int, int]:
@@ -183,7 +157,7 @@ def _carry_out(order: Order) -> None:
     listener = select.poll()
     listener.register(1, 0)
     if listener.poll(0):
-        raise _RefusedError(EXIT_CANNOT, "nobody waits for the job to start")
+        raise _RefusedError("nobody waits for the job to start")
     me = os.getpid()
     run = {"epoch": order.epoch, "job": order.job, "pid": me, "start_time": start_time_of(me)}
     write_bytes(RUN_FILE, json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
@@ -195,7 +169,8 @@ def _carry_out(order: Order) -> None:
 
     code: int | None
     try:
-        watch = Watch(log, order.ranks, order.mark, order.rank)
+        first = order.environments[0] if order.ranked else {}
+        watch = Watch(log, int(first.get(b"WORLD_SIZE", 1)), order.mark, int(first.get(b"RANK", 0)))
         signal.signal(signal.SIGTERM, lambda *_: setattr(watch, "asked", True))
         starts = (watch.start(order.command, environment, order.directory) for environment in order.environments)
         refused = next(filter(None, starts), "")
@@ -212,28 +187,26 @@ def _carry_out(order: Order) -> None:
         code, number, reason = None, 0, f"the process that watches the job failed: {error!r}"
     write_exit(".", reserved, order.epoch, code, number, reason, log.lost)
     if refused:
-        raise _RefusedError(EXIT_CANNOT, reason)
+        raise _RefusedError(reason)
 
 
-def _obey(order: Order) -> int:
-    """Carry out an order; returns the exit status."""
+def _obey(order: Order) -> None:
+    """Carry out an order, and answer."""
     try:
         _carry_out(order)
     except _StartedBeforeError:
         _answer(STARTED_BEFORE)
     except _RefusedError as refusal:
         _answer(str(refusal))
-        return refusal.code
     except OSError as error:
         _answer(f"{error.strerror}: {os.fsdecode(error.filename or b'')}")
-        return EXIT_CANNOT
-    return 0
 
 
 def main() -> None:
     """Leave a process for each order that comes, until nobody is left to send one: to start Python takes the longest.
 
-    Standard output is a socket. A message on it has two descriptors: of a file with the order, and to answer on.
+    Standard output is a socket. A message on it has the descriptor of another, from which the order is read up to its
+    end, and on which it is answered.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     os.chdir("/")
@@ -242,20 +215,21 @@ def main() -> None:
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
     while True:
-        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(8))
+        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(4))
         if not data:
             return
-        (numbers,) = (content for _, _, content in received)
-        message, answer = (int.from_bytes(part, sys.byteorder) for part in (numbers[:4], numbers[4:]))
-        with open(message, "rb") as file:
-            order = Order(**marshal.load(file))
+        ((_, _, number),) = received
+        asked = int.from_bytes(number, sys.byteorder)
         if not os.fork():
             os.setsid()
-            os.dup2(answer, 1)
-            os.dup2(answer, 2)
+            os.dup2(asked, 1)
+            os.dup2(asked, 2)
             # And whatever else the service has left open.
             for name in os.listdir("/proc/self/fd"):
                 if int(name) > 2:
                     attempt(os.close, int(name))
-            os._exit(_obey(order))
-        os.close(answer)
+            with open(1, "rb", closefd=False) as file:
+                order = Order(**marshal.load(file))
+            _obey(order)
+            os._exit(0)
+        os.close(asked)

@@ -71,19 +71,19 @@ class _Start:
     lease: tuple[int, int] = (0, 0)
 
     def write(self, folder: Path) -> None:
-        told = {"job": self.job, "epoch": self.epoch, "places": self.places, "runs": self.runs}
-        told |= {"log_bytes": self.log_bytes, "cursors": self.cursors, "end": self.end and asdict(self.end)}
+        """What another service has to know."""
+        told = asdict(replace(self, failed_at=None, lease=(0, 0)))
         write_bytes(folder / START_FILE, json.dumps(told).encode())
 
     @classmethod
     def read(cls, folder: Path) -> _Start | None:
+        """What was written there; None: nothing."""
         told = read_object(folder / START_FILE)
         if not told:
             return None
-        places = {node: (name, tuple(positions)) for node, (name, positions) in told["places"].items()}
-        cursors = {node: (which, position) for node, (which, position) in told["cursors"].items()}
         end = Seen(**told["end"]) if told["end"] else None
-        return cls(told["job"], told["epoch"], places, tuple(told["runs"]), told["log_bytes"], cursors, end)
+        cursors = {node: tuple(cursor) for node, cursor in told["cursors"].items()}
+        return cls(**told | {"end": end, "cursors": cursors, "runs": tuple(told["runs"]), "lease": (0, 0)})
 
 
 class RayAdapter(Adapter):
@@ -395,8 +395,6 @@ class RayAdapter(Adapter):
         ids = {row["name"]: node for node, row in self._rows.items() if node not in self._lost}
         if missing := [name for name in order.placed.places if name not in ids]:
             raise AdapterError(f"no such node: {', '.join(missing)}; there are {', '.join(ids)}")
-        if order.placed.partner:
-            raise AdapterError("two jobs cannot have the same GPUs on Ray")
         places = {ids[name]: (name, positions) for name, positions in order.placed.places.items()}
         runs = tuple(places) if order.one_process_per_gpu else tuple(places)[:1]
         return _Start(order.job, order.epoch, places, runs, order.log_bytes, dict(last.cursors) if last else {})

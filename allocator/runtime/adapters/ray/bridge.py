@@ -1,4 +1,4 @@
-"""The process that is connected to Ray, for the service, which it serves through pipes until that is gone.
+"""The process that is connected to Ray, for the service, which it serves until that is gone.
 
 A driver of Ray's dies with Ray's head; the service must not. What of Ray is used, and what of that is internal, is here
 alone.
@@ -10,10 +10,9 @@ import asyncio
 import importlib
 import os
 import pickle
-import struct
+import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -178,47 +177,38 @@ class Bridge:
             self._ray.kill(actor)
 
 
-async def _serve(bridge: Bridge, answers: int) -> None:
+async def _serve(bridge: Bridge, control: socket.socket) -> None:
+    """Answer on the sockets that come by another one, until that is closed at its other end."""
+    loop, gone, under_way = asyncio.get_running_loop(), asyncio.Event(), set()
     # a start waits in a thread for its GPUs
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
-    requests = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
-    under_way = set()
+    loop.set_default_executor(ThreadPoolExecutor(64))
 
-    async def answer(number: int, name: str, arguments: Sequence[Any]) -> None:
+    async def answer(number: int) -> None:
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=number))
         try:
+            name, arguments = pickle.loads(await reader.read())
             told = True, await getattr(bridge, name)(*arguments)
         except Exception as error:
-            told = False, (isinstance(error, RefusedError), str(error).strip().splitlines()[-1:] or [repr(error)])
-        message = pickle.dumps((number, *told))
-        await asyncio.to_thread(_write, answers, struct.pack("!Q", len(message)) + message)
+            told = False, (isinstance(error, RefusedError), (str(error).strip().splitlines() or [repr(error)])[-1])
+        writer.write(pickle.dumps(told))
+        writer.close()
 
-    while True:
-        try:
-            (length,) = struct.unpack("!Q", await requests.readexactly(8))
-            task = asyncio.create_task(answer(*pickle.loads(await requests.readexactly(length))))
-        except asyncio.IncompleteReadError:
-            return
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
+    def accept() -> None:
+        data, numbers, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            gone.set()
+        for number in numbers:
+            task = loop.create_task(answer(number))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
 
-
-_WRITING = threading.Lock()
-
-
-def _write(descriptor: int, message: bytes) -> None:
-    with _WRITING:
-        while message:
-            message = message[os.write(descriptor, message) :]
+    loop.add_reader(control, accept)
+    await gone.wait()
 
 
 def main() -> None:
-    """Serve whoever has started this process."""
-    answers = os.dup(1)
-    # what Ray prints is for people
-    os.dup2(2, 1)
-    bridge = Bridge(*sys.argv[1:])
-    asyncio.run(_serve(bridge, answers))
+    """Serve whoever has started this process, and has the other end of its standard input."""
+    asyncio.run(_serve(Bridge(*sys.argv[1:]), socket.socket(fileno=0)))
     os._exit(0)
 
 

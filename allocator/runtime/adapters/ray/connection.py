@@ -1,4 +1,4 @@
-"""The service's end of the pipes to the process that is connected to Ray, which is started anew where it has ended."""
+"""Requests to the process that is connected to Ray, which is started anew where it has ended."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import importlib.util
 import os
 import pickle
-import struct
+import socket
 import sys
 import time
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class RaySettings:
 
 
 class Connection:
-    """Requests to a `Bridge`.
+    """Requests to a `Bridge`, each by a socket of its own, of which it is handed the other end.
 
     Parameters
     ----------
@@ -50,12 +50,11 @@ class Connection:
     """
 
     def __init__(self, service: str, address: str, log: Path) -> None:
-        self._words = [service, address]
-        self._log = log
+        self._words, self._log = [service, address], log
+        # of a process that was not started: nothing can be sent
+        self._control = socket.socket()
         self._process: Process | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._count, self._next_try = 0, 0.0
+        self._next_try = 0.0
 
     async def open(self) -> None:
         """Start the process, unless it runs.
@@ -75,20 +74,20 @@ class Connection:
             raise NoAnswerError(self._last_words())
         self._next_try = time.monotonic() + _AGAIN_SECONDS
         command = [sys.executable, "-P", "-m", "allocator.runtime.adapters.ray.bridge", *self._words]
-        with open(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        self._control.close()
+        self._control, theirs = socket.socketpair()
+        with theirs, open(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=log, start_new_session=True
+                *command, stdin=theirs.fileno(), stdout=log, stderr=log, start_new_session=True
             )
-        self._reading = asyncio.create_task(self._read(self._process))
 
     async def close(self) -> None:
         """End the process."""
+        self._control.close()
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
-        if self._reading is not None:
-            await self._reading
 
     async def ask(self, name: str, *arguments: object, seconds: float = 30.0) -> Any:
         """What the bridge answers.
@@ -101,44 +100,27 @@ class Connection:
             It was not done, and will not be.
         """
         await self.open()
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        self._count += 1
-        number, answer = self._count, asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
-        message = pickle.dumps((number, name, arguments))
         try:
             async with asyncio.timeout(seconds):
-                process.stdin.write(struct.pack("!Q", len(message)) + message)
-                await process.stdin.drain()
-                return await answer
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
+                reader, writer = await asyncio.open_connection(sock=ours)
+                try:
+                    writer.write(pickle.dumps((name, arguments)))
+                    writer.write_eof()
+                    good, told = pickle.loads(await reader.read())
+                finally:
+                    writer.close()
         except TimeoutError:
             raise NoAnswerError(f"Ray at {self._words[1]} has not answered within {seconds:g} s") from None
-        except (ConnectionError, OSError):
+        except (EOFError, OSError):
+            # it has ended in the middle
             raise NoAnswerError(self._last_words()) from None
-        finally:
-            self._waiting.pop(number, None)
-
-    async def _read(self, process: Process) -> None:
-        assert process.stdout is not None
-        try:
-            while True:
-                (length,) = struct.unpack("!Q", await process.stdout.readexactly(8))
-                number, good, told = pickle.loads(await process.stdout.readexactly(length))
-                answer = self._waiting.get(number)
-                if answer is None or answer.done():
-                    continue
-                if good:
-                    answer.set_result(told)
-                else:
-                    refused, words = told
-                    answer.set_exception((AdapterError if refused else NoAnswerError)(f"Ray: {words[0]}"))
-        except asyncio.IncompleteReadError:
-            await process.wait()
-            for answer in self._waiting.values():
-                if not answer.done():
-                    answer.set_exception(NoAnswerError(self._last_words()))
+        if not good:
+            refused, words = told
+            raise (AdapterError if refused else NoAnswerError)(f"Ray: {words}")
+        return told
 
     def _last_words(self) -> str:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]

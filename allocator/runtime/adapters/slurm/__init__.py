@@ -1,6 +1,5 @@
-"""Slurm clusters, through Slurm's own commands."""
+"""Slurm clusters, driven by Slurm's own commands."""
 
 from allocator.runtime.adapters.slurm.adapter import SlurmAdapter
-from allocator.runtime.adapters.slurm.commands import SlurmSettings
 
-__all__ = ["SlurmAdapter", "SlurmSettings"]
+__all__ = ["SlurmAdapter"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from allocator.runtime.adapters.base import AdapterError, NoAnswerError
@@ -15,49 +13,22 @@ from allocator.runtime.adapters.slurm.records import Server, SlurmJob, read_jobs
 
 Answer = TypeVar("Answer")
 
-# Others, as SBATCH_PARTITION or SQUEUE_STATES, would act as options that nobody has given.
+# Others, as SQUEUE_STATES, would act as options that nobody has given. Those of sbatch are passed on, too.
 PASSED_ON = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SLURM_CONF", "SLURM_JWT", "TZ", "USER")
 
 RETRIES, RETRY_SECONDS = 20, 0.25
 """For answers that pass by themselves."""
 
-PASSING = ("not available right now", "try again", "temporarily unable to accept job")
+PASSING = ("try again", "temporarily unable to accept job")
 
 SILENT = ("unable to contact", "connection refused", "communication", "timed out", "not responding")
 """Complaints that say that slurmctld does not answer."""
 
+COMMAND_SECONDS = 30.0
+"""That each command may take."""
+
 AT_ONCE = 8
 """Commands that run beside each other: slurmctld asks its clients not to come in hundreds."""
-
-
-@dataclass(frozen=True)
-class SlurmSettings:
-    """How a Slurm cluster is used.
-
-    Attributes
-    ----------
-    partition : jobs go there, and its nodes count; "": the default partition, and all nodes that have GPUs.
-    python : interpreter on the nodes that runs our batch script: 3.11 or newer, nothing else need be installed there.
-    cpus_per_gpu, memory_per_gpu : that a job gets with each GPU, memory in MiB; None: what each GPU has on the node
-        where it is least, so that all GPUs of every node can be in use.
-    options : further ones of sbatch, such as "--account=vision" or "--time=7-0".
-    accelerators : our name of an accelerator type by that in Slurm's GRES, where they differ.
-    configuration : path of slurm.conf, if it is neither in its usual place nor in the environment.
-    command_seconds : limit for each of Slurm's commands.
-    patience_seconds : how long a start waits for the processes of an earlier one to be gone.
-    lock_seconds : how long a started job waits for a copy on a node that was cut off.
-    """
-
-    partition: str = ""
-    python: str = sys.executable
-    cpus_per_gpu: int | None = None
-    memory_per_gpu: int | None = None
-    options: tuple[str, ...] = ()
-    accelerators: dict[str, str] = field(default_factory=dict)
-    configuration: str = ""
-    command_seconds: float = 30.0
-    patience_seconds: float = 20.0
-    lock_seconds: float = 60.0
 
 
 class SharedLook(Generic[Answer]):
@@ -83,17 +54,20 @@ class SharedLook(Generic[Answer]):
 class Slurm:
     """A cluster by its commands.
 
+    Parameters
+    ----------
+    partition : jobs go there, and its nodes count; "": the default partition, and all nodes that have GPUs.
+
     Attributes
     ----------
     jobs : jobs of ours.
     servers : nodes that have GPUs.
     """
 
-    def __init__(self, settings: SlurmSettings) -> None:
-        self._settings = settings
-        self._environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        if settings.configuration:
-            self._environment["SLURM_CONF"] = settings.configuration
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        passed_on = (name for name in os.environ if name in PASSED_ON or name.startswith("SBATCH_"))
+        self._environment = {name: os.environ[name] for name in passed_on}
         self._places = asyncio.Semaphore(AT_ONCE)
         self.jobs = SharedLook(self._read_jobs)
         self.servers = SharedLook(self._read_servers)
@@ -104,10 +78,7 @@ class Slurm:
 
     async def _read_servers(self) -> list[Server]:
         told = await self.ask(*self._nodes_command)
-        settings = self._settings
-        return _understand(
-            lambda: read_servers(told, settings.partition, settings.accelerators), " ".join(self._nodes_command)
-        )
+        return _understand(lambda: read_servers(told, self._partition), " ".join(self._nodes_command))
 
     _nodes_command: tuple[str, ...] = ("sinfo", "--json")
 
@@ -117,24 +88,14 @@ class Slurm:
         if "nodes" not in told:
             self._nodes_command = ("scontrol", "show", "node", "--json")
 
-    async def submit(self, script: str, options: Sequence[str]) -> int:
-        """A new Slurm job; its number."""
-        settings = self._settings
-        partition = [f"--partition={settings.partition}"] if settings.partition else []
-        told = await self.run("sbatch", "--parsable", *options, *partition, *settings.options, script)
-        return _understand(lambda: int(told.strip().partition(";")[0]), "sbatch")
+    async def submit(self, script: str, options: Sequence[str]) -> None:
+        """A new Slurm job."""
+        partition = [f"--partition={self._partition}"] if self._partition else []
+        await self.run("sbatch", *options, *partition, script)
 
-    async def update(self, number: int, **values: str) -> None:
-        """Change a job that does not run."""
-        await self.run("scontrol", "update", f"JobId={number}", *(f"{name}={value}" for name, value in values.items()))
-
-    async def control(self, verb: str, number: int) -> None:
-        """Hold, release or requeuehold a job."""
-        await self.run("scontrol", verb, str(number))
-
-    async def cancel(self, number: int, *options: str) -> None:
-        """End a job, or signal it."""
-        await self.run("scancel", *options, str(number))
+    async def cancel(self, name: str) -> None:
+        """End what has a name of ours: SIGTERM, and SIGKILL when KillWait is over."""
+        await self.run("scancel", f"--name={name}", f"--user={os.getuid()}")
 
     async def ask(self, *command: str) -> dict[str, Any]:
         """What a command answers in JSON."""
@@ -163,7 +124,6 @@ class Slurm:
         raise kind(f"{' '.join(command[:3])}: {complaint.strip() or f'exit status {status}'}")
 
     async def _run_once(self, command: Sequence[str]) -> tuple[int, str, str]:
-        limit = self._settings.command_seconds
         async with self._places:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -177,9 +137,9 @@ class Slurm:
                 message = f"{command[0]} cannot be run ({error.strerror}); are Slurm's commands installed here?"
                 raise AdapterError(message) from error
             try:
-                output, complaint = await asyncio.wait_for(process.communicate(), limit)
+                output, complaint = await asyncio.wait_for(process.communicate(), COMMAND_SECONDS)
             except TimeoutError:
-                raise NoAnswerError(f"{command[0]} has not answered within {limit:g} s") from None
+                raise NoAnswerError(f"{command[0]} has not answered within {COMMAND_SECONDS:g} s") from None
             finally:
                 if process.returncode is None:
                     process.kill()

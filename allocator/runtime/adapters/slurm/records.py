@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.adapters.slurm.orders import Mark
+from allocator.runtime.adapters.slurm.runner import PREFIX
 
 _FINISHED = {
     "BOOT_FAIL",
@@ -22,6 +22,7 @@ _FINISHED = {
     "REVOKED",
     "TIMEOUT",
 }
+_TAKEN = {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"}
 _DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
 _NOT_UP = {
     "DOWN",
@@ -44,26 +45,18 @@ class SlurmJob:
     Attributes
     ----------
     number : that Slurm gave it; unique only until slurmctld crashes.
-    mark : whose it is.
+    name : see `Start`.
     states : one base state, and flags such as COMPLETING.
     reason : why it does not run.
-    held : whether it waits for a release.
-    restarts : how often it was queued again.
     exit_status, exit_signal : of the batch script.
-    nodes : where it runs.
-    queued_at : when it was submitted or last queued again, seconds since 1970.
     """
 
     number: int
-    mark: Mark
+    name: str
     states: frozenset[str]
     reason: str = ""
-    held: bool = False
-    restarts: int = 0
     exit_status: int = 0
     exit_signal: int = 0
-    nodes: str = ""
-    queued_at: int = 0
 
     @property
     def finished(self) -> bool:
@@ -81,9 +74,9 @@ class SlurmJob:
         return "PENDING" in self.states and not self.completing
 
     @property
-    def holds_gpus(self) -> bool:
-        """Whether it may have processes."""
-        return not self.finished and not self.pending
+    def taken(self) -> bool:
+        """Whether Slurm has ended it for reasons that are not the job's."""
+        return bool(self.states & _TAKEN)
 
     @property
     def state(self) -> str:
@@ -106,32 +99,22 @@ class Server:
 
 
 def read_jobs(told: Mapping[str, Any], user: int) -> list[SlurmJob]:
-    """Jobs of a user that have a mark of ours; anybody may write anything into the comment of a job of his own."""
-    jobs = []
-    for row in told["jobs"]:
-        mark = Mark.read(_text(row.get("comment")))
-        if mark is not None and _number(row.get("user_id")) == user:
-            status, number = _exit_of(row.get("exit_code"))
-            reason = row.get("state_reason") or ""
-            jobs.append(
-                SlurmJob(
-                    _number(row["job_id"]),
-                    mark,
-                    _states(row["job_state"]),
-                    reason="" if reason == "None" else reason,
-                    held=_number(row.get("priority")) == 0,
-                    restarts=_number(row.get("restart_cnt")),
-                    exit_status=status,
-                    exit_signal=number,
-                    nodes=_text(row.get("nodes")),
-                    queued_at=_number(row.get("submit_time")),
-                )
-            )
-    return jobs
+    """Jobs of a user that have names of ours; anybody may name a job of his own so."""
+    return [
+        SlurmJob(
+            _number(row["job_id"]),
+            row["name"],
+            _states(row["job_state"]),
+            (row.get("state_reason") or "").removeprefix("None"),
+            *_exit_of(row.get("exit_code")),
+        )
+        for row in told["jobs"]
+        if _text(row.get("name")).startswith(PREFIX) and _number(row.get("user_id")) == user
+    ]
 
 
-def read_servers(told: Mapping[str, Any], partition: str, accelerators: Mapping[str, str]) -> list[Server]:
-    """Nodes with GPUs, of one partition where it is named; `accelerators` gives types other names than Slurm's."""
+def read_servers(told: Mapping[str, Any], partition: str) -> list[Server]:
+    """Nodes with GPUs, of one partition where it is named."""
     servers = []
     for row in told["nodes"]:
         gpus = list(_gpus(_text(row.get("gres"))))
@@ -142,10 +125,9 @@ def read_servers(told: Mapping[str, Any], partition: str, accelerators: Mapping[
         said = _text(row.get("reason"))
         if len({kind for kind, _ in gpus}) > 1:
             why, up, said = "GPUs of several types on one node", False, _text(row.get("gres"))
-        kind = gpus[0][0]
         node = Node(
             row["name"],
-            accelerators.get(kind, kind),
+            gpus[0][0],
             sum(count for _, count in gpus),
             up=up,
             reason=f"{why}: {said}" if why and said else why,

@@ -3,10 +3,10 @@
 Nothing but Python need be installed on the nodes. The script runs as the batch script, on the first node of a job; of a
 job that has processes on several nodes, that batch script starts it again on each of them, by srun.
 
-A job that Slurm queues again keeps the command line and the environment that it was submitted with. So the order is a
-file, ``start.json``, and before the command begins this script makes sure that it is the one copy that may run:
+The order is a file, ``start.json``, and before the command begins this script makes sure that it is the one copy that
+may run: Slurm may have queued it again by itself, or may have been told of it twice.
 
-1. the lease is of the order's epoch, and Slurm has queued the job again as often as the order says;
+1. the order is for the Slurm job of this name, and the lease is of the order's epoch;
 2. nobody else holds ``run.lock``, which the processes of the command inherit;
 3. ``run.json`` says that the epoch was not begun before.
 
@@ -43,6 +43,9 @@ from allocator.runtime.adapters.node import (
     variables_of_rank,
 )
 
+PREFIX = "allocator-"
+"""How the names of our Slurm jobs begin."""
+
 START_FILE, KILL_FILE, RUNNER_FILE = "start.json", "kill.json", "runner.py"
 
 REFUSED = 75
@@ -65,19 +68,10 @@ class RefusalError(Exception):
     """This copy must not run."""
 
 
-def restarts() -> int:
-    """How often Slurm has queued this job again."""
-    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-
-
 def check(order: dict[str, Any]) -> None:
     """Whether the order is for this copy, and of the lease's epoch."""
     if not order or os.environ.get("SLURM_JOB_NAME") != order["name"]:
         raise RefusalError(f"no order for the job {os.environ.get('SLURM_JOB_NAME')} in {os.getcwd()}")
-    if restarts() != order["restarts"]:
-        raise RefusalError(
-            f"Slurm has queued the job again {restarts()} times, and the order is for {order['restarts']}"
-        )
     deadline = time.monotonic() + LATE_SECONDS
     while True:
         lease = read_object(LEASE_FILE)

@@ -1,4 +1,4 @@
-"""Leases that end, are renewed, cannot be read, or are of an earlier epoch."""
+"""Leases that end, cannot be read, or are of an earlier epoch."""
 
 from __future__ import annotations
 
@@ -19,23 +19,6 @@ def test_the_end_is_noticed_soon(job, clock, lease):
             job.write(ends=True)
             ended = clock.now
     assert clock.now - ended <= LOOK_SECONDS + 0.002
-
-
-def test_a_lease_with_a_term_counts_from_when_it_was_read(job):
-    watch = LeaseWatch(job.folder, job.grant.job, job.grant.epoch)
-    job.write(seconds=0.4)
-    assert not watch.look(100.0)
-    assert not watch.look(100.35)
-    job.write()
-    assert not watch.look(100.4 + LOOK_SECONDS)
-    assert not watch.look(100.75)
-    job.write()
-    assert not watch.look(101.0 - LOOK_SECONDS)
-    # nothing new from here on
-    assert not watch.look(101.3)
-    assert watch.look(101.4)
-    assert watch.reason == "the lease was not renewed in time"
-    watch.close()
 
 
 def test_a_file_that_looks_unchanged_is_read_once_a_second(job):
