@@ -36,6 +36,9 @@ _MOST_ENVIED, _MOST_ENVIOUS = 2, 1
 _ROUNDING = 1e-12
 """Relative distance from all of a job's time that is taken for none."""
 
+_DENSE = 4
+"""Types up to which neighbours are those of a Delaunay triangulation; it has too many beyond."""
+
 Positions = NDArray[np.intp]
 
 
@@ -289,12 +292,44 @@ class _Envy:
         return self.among(envious, envied) if len(envious) else None
 
     def neighbours(self) -> tuple[Positions, Positions]:
-        """Pairs of classes that follow each other in the order of a relative rate, both ways: envious, envied.
+        """Pairs of classes with similar relative rates, both ways: (E,) envious, (E,) envied.
 
         Without envy, throughput is a convex function of the relative rates with the GPUs of each class as its slopes,
         and a piecewise linear one is convex when it is so from each piece to its neighbours.
         """
         direction = self.relative / self.relative.sum(axis=1, keepdims=True)
-        orders = np.argsort(direction, axis=0, kind="stable").T
-        one, other = orders[:, :-1].ravel(), orders[:, 1:].ravel()
+        # between gangs with other GPUs rows differ by more than their rates, so that neighbours among equals count too
+        gpus, number = np.unique(self.gpus, return_counts=True)
+        groups = [np.arange(len(direction)), *(np.flatnonzero(self.gpus == equal) for equal in gpus[number > 1])]
+        pairs = [members[_near(direction[members])] for members in groups]
+        one, other = np.unique(np.sort(np.hstack(pairs), axis=0), axis=1)
         return np.concatenate([one, other]), np.concatenate([other, one])
+
+
+def _near(points: Array) -> Positions:
+    """(2, E) pairs of neighbours among `points` (n, M); of several in one place, one has neighbours elsewhere."""
+    places, of = np.unique(points, axis=0, return_inverse=True)
+    of = of.ravel()
+    members = np.argsort(of, kind="stable")
+    alike = of[members][1:] == of[members][:-1]
+    first = members[np.append(True, ~alike)]
+    near, far = _adjacent(places)
+    inside = np.vstack([members[:-1][alike], members[1:][alike]])
+    return np.hstack([inside, np.vstack([first[near], first[far]])])
+
+
+def _adjacent(points: Array) -> tuple[Positions, Positions]:
+    """Pairs of neighbours, each once, among distinct `points` (n, M) that sum to 1, in ascending order."""
+    n, M = points.shape
+    if 2 < M <= _DENSE and n > M:
+        from scipy.spatial import Delaunay, QhullError
+
+        try:
+            starts, found = Delaunay(points[:, :-1]).vertex_neighbor_vertices
+        except QhullError:
+            pass  # points on a line or a plane: their order along each type is what there is
+        else:
+            one = np.repeat(np.arange(n), np.diff(starts))
+            return one[one < found], found[one < found].astype(np.intp)
+    orders = [np.argsort(points[:, j], kind="stable") for j in range(M)]
+    return np.concatenate([o[:-1] for o in orders]), np.concatenate([o[1:] for o in orders])
