@@ -16,6 +16,7 @@ Source of the loss: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its pu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ class Cells(NamedTuple):
         return cls(*(np.asarray(array)[None] for array in arrays))
 
     @classmethod
-    def together(cls, problems: list[Cells]) -> Cells:
+    def together(cls, problems: Iterable[Cells]) -> Cells:
         """Several problems of as many cells as one."""
         return cls(*map(np.concatenate, zip(*problems, strict=True)))
 

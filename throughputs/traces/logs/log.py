@@ -174,7 +174,7 @@ def import_log(
         date_format=date_format,
         since_1970=log.kind == "sacct --json",
     )
-    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed, weights)
+    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed or {}, weights or {})
     trace = Trace(**rows.usable(strict), source=log.source)
     return ImportedLog(
         trace,

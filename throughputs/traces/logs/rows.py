@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,44 +63,42 @@ _ASKED = "ReqTRES"
 """Column of sacct: what a job asked for, where it says nothing of what it was given."""
 
 
+@dataclass
 class Rows:
     """Reads the fields of all rows and keeps for each row the first reason why it cannot be used.
 
     Attributes
     ----------
+    used : columns that others were made of.
+    renamed : types, by the names of partitions, types and models in the log.
+    weights : of jobs, by the names in the column of priorities.
     is_job : (N,) whether a row is a job.
     ending : (N,) how it ended, one of `ENDINGS` of traces; empty where the log does not say.
     origin : the first submission of a job that can be used, seconds on the clock.
     notes : what a user should know of the jobs, in sentences.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        columns: dict[str, Column],
-        told: dict[str, str | None],
-        clock: Clock,
-        used: frozenset[str] = frozenset(),
-        renamed: Mapping[str, str] | None = None,
-        weights: Mapping[str, float] | None = None,
-    ) -> None:
-        self.log, self.columns, self.told, self.clock = log, columns, told, clock
-        self.renamed = dict(renamed or {})
-        """Types, by the names of partitions, types and models in the log."""
-        self.weights = dict(weights or {})
-        """Of jobs, by the names in the column of priorities."""
-        self.used = used
-        """Columns that others were made of."""
-        self.decimal_comma = log.separator == ";"
-        self.repeats = Repeats(log, columns["id"].name if "id" in columns else None)
+    log: Log
+    columns: dict[str, Column]
+    told: dict[str, str | None]
+    clock: Clock
+    used: frozenset[str]
+    renamed: Mapping[str, str]
+    weights: Mapping[str, float]
+    origin: float = 0.0
+
+    def __post_init__(self) -> None:
+        """See what rows are jobs."""
+        self.decimal_comma = self.log.separator == ";"
+        self.repeats = Repeats(self.log, self.columns["id"].name if "id" in self.columns else None)
         self.is_job = self._jobs()
         self.is_job &= ~self.repeats.copies(self.is_job)
         self.reasons: list[tuple[str, str, str]] = []
         """Reason, column and what was expected there."""
         self.reason = np.full(len(self.is_job), -1)
+        self._unsaid = np.full(len(self.is_job), np.nan)
         self.ending = np.full(len(self.is_job), "", dtype=object)
-        self.notes: list[str] = list(log.notes)
-        self.origin = 0.0
+        self.notes = list(self.log.notes)
 
     def usable(self, strict: bool) -> dict[str, Any]:
         """Columns of a trace of the jobs that can be used, by submission.
@@ -277,7 +276,7 @@ class Rows:
         Figures are percent, or shares where none of the log is above 1.
         """
         if "utilization" not in self.columns:
-            return np.full(len(self.is_job), np.nan)
+            return self._unsaid
         cells = self._cells("utilization")
         used, blank = numbers(cells, self.decimal_comma), is_blank(cells)
         percent = bool((used[self.is_job] > 1).any())
@@ -297,7 +296,7 @@ class Rows:
         """
         begin, lasting = submitted[kept], seconds[kept]
         if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
-            return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
+            return self._unsaid[kept], self._unsaid[kept]
         start = self._told("start")[kept]
         unread = int(np.isnan(start).sum())
         if unread and layout_of(self.log.kind) is None:
@@ -346,7 +345,7 @@ class Rows:
             self._drop(running | is_blank(self._cells("end")), "no end", "end", "the end of the job")
             seconds = np.round(ended - started, 6)
         else:
-            return np.full(len(self.is_job), np.nan)
+            return self._unsaid
         self._drop(seconds == 0, "zero duration", timed_by, "more than no time")
         self._drop(seconds < 0, "negative duration", timed_by, "more than no time")
         return seconds
@@ -354,7 +353,7 @@ class Rows:
     def _limits(self) -> Floats:
         """(N,) time limits, seconds; nan for none, as for ``UNLIMITED`` and ``Partition_Limit``."""
         if "limit" not in self.columns:
-            return np.full(len(self.is_job), np.nan)
+            return self._unsaid
         cells, sacct = self._cells("limit"), self.log.kind == "sacct"
         raw = self.columns["limit"].name == "TimelimitRaw"
         unit = "min" if raw else unit_of(self.columns["limit"].name) or "s"
@@ -377,7 +376,7 @@ class Rows:
 
     def _deadline(self, submitted: Floats) -> Floats:
         if "deadline" not in self.columns:
-            return np.full(len(self.is_job), np.nan)
+            return self._unsaid
         deadline = self._time("deadline", None)
         expected = "a time that is not before the submission"
         self._drop(deadline < submitted, "deadline before submission", "deadline", expected)
@@ -440,11 +439,12 @@ class Rows:
 
     def _note(self, running: Flags) -> None:
         zone, columns = self.clock.zone, self.columns
-        no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
-        alone = "start" not in columns and layout_of(self.log.kind) is None
         for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
-            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)"),
+            (
+                self.clock.without_zone and (zone is None or self.clock.zone_assumed),
+                f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)",
+            ),
             (
                 self.clock.twice,
                 "dates in an hour that comes twice, as clocks are put back, are taken for the first of them",
@@ -459,7 +459,7 @@ class Rows:
                 "the log has steps and no durations: how fast they go is for a throughput table to say",
             ),
             (
-                alone,
+                "start" not in columns and layout_of(self.log.kind) is None,
                 f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
                 "jobs started (start names one)",
             ),
