@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from throughputs.arrays import Flags, Floats, Values
+from throughputs.arrays import Floats, Values
 from throughputs.entry_points import load
 from throughputs.errors import InputError, expect, expect_one_of
 from throughputs.files import (
@@ -131,6 +131,7 @@ _NOT_LOST = frozenset(
 throughput.
 """
 
+_SECONDS = "seconds (or lossy=True, which writes -1)"
 _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a file of their own"
 
 
@@ -171,7 +172,8 @@ def read_trace(
     """
     path = Path(path)
     expect_one_of(format, ("auto", *read_formats()), "trace", "format")
-    _check_unit(path, time_unit_seconds)
+    unit = time_unit_seconds
+    expect(unit is None or 0 < unit < np.inf, path, "time_unit_seconds", unit, "seconds above 0")
     log = read_job_log(path, format)
     is_table = format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS)
     if predictions is not None and (log is not None or not is_table):
@@ -312,11 +314,6 @@ def write_trace(
     write_text(path, _print(path, trace, format, lossy))
 
 
-def _check_unit(path: Path, seconds: float | None) -> None:
-    if seconds is not None and not 0 < seconds < np.inf:
-        raise InputError(path, field="time_unit_seconds", found=seconds, expected="seconds above 0")
-
-
 def _lines(path: Path) -> list[str]:
     """Lines without their ends; blank ones are accepted at the end only."""
     lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
@@ -367,17 +364,17 @@ def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
     if not lossy:
         _check_dropped(path, trace, SWF, _IN_SWF)
         steps, seconds = trace.total_steps, trace.duration
-        _refuse(path, "duration", seconds, np.isnan(seconds), "seconds (or lossy=True, which writes -1)")
+        require(~np.isnan(seconds), seconds, path, "duration", _SECONDS)
         expected = "as many as seconds, as the format has no steps (or lossy=True)"
-        _refuse(path, "total_steps", steps, steps != seconds, expected)
+        require(steps == seconds, steps, path, "total_steps", expected)
         end, expected = trace.recorded_start_seconds + seconds, "the recorded start and the duration (or lossy=True)"
         found = trace.recorded_end_seconds
-        _refuse(path, "recorded_end_seconds", found, (found != end) & ~(np.isnan(found) & np.isnan(end)), expected)
+        require((found == end) | (np.isnan(found) & np.isnan(end)), found, path, "recorded_end_seconds", expected)
 
     def whole(name: str, values: Floats) -> Floats:
         if not lossy:
             expected = "whole seconds, as the format has them (or lossy=True)"
-            _refuse(path, name, values, values != np.trunc(values), expected)
+            require(values == np.trunc(values), values, path, name, expected)
         return np.trunc(values)
 
     return swf_text(trace, whole)
@@ -394,26 +391,22 @@ def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) 
         else:
             lost = [value != default and value == value for value in values.tolist()]
         expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
-        _refuse(path, name, values, np.array(lost, dtype=bool), expected)
+        require(~np.array(lost, dtype=bool), values, path, name, expected)
 
 
 def _cells(path: Path, name: str, field: _Field, values: Values, lossy: bool) -> list[Any]:
     """Cells ready for printing."""
     if field.form == "%s":
-        broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=bool)
-        _refuse(path, name, values, broken, "text without tabs and line ends")
+        whole = np.array([not any(end in text for end in "\t\n\r") for text in values], dtype=bool)
+        require(whole, values, path, name, "text without tabs and line ends")
         return list(values)
     if name == "duration" and not lossy:
-        _refuse(path, name, values, np.isnan(values), "seconds (or lossy=True, which writes -1)")
+        require(~np.isnan(values), values, path, name, _SECONDS)
     values = np.where(np.isnan(values), -1.0, values)
     if field.form == "%d" and not lossy:
-        cut = values != np.trunc(values)
-        _refuse(path, name, values, cut, "a whole number, as the format prints it (or lossy=True)")
+        expected = "a whole number, as the format prints it (or lossy=True)"
+        require(values == np.trunc(values), values, path, name, expected)
     if name != "arrival_time":  # everything else has to stay positive
-        vanishes = (values > 0) & (values < (1.0 if field.form == "%d" else 0.5e-6))
-        _refuse(path, name, values, vanishes, "a number that does not print as 0")
+        shows = (values <= 0) | (values >= (1.0 if field.form == "%d" else 0.5e-6))
+        require(shows, values, path, name, "a number that does not print as 0")
     return list(values)
-
-
-def _refuse(path: Path, name: str, values: Values, bad: Flags, expected: str) -> None:
-    require(~bad, values, path, name, expected)

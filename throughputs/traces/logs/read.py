@@ -142,7 +142,7 @@ def log_kind(path: StrPath) -> str:
 
 
 def _kind_of_text(text: str) -> str:
-    line = _first_line(text)
+    _, line, _ = _divided(text)
     if _JSON.fullmatch(line):
         return "sacct --json"
     layout = layout_of_line(line)
@@ -152,11 +152,12 @@ def _kind_of_text(text: str) -> str:
     return _kind_of_header([name.strip() for name in line.split(mark)])
 
 
-def _first_line(text: str) -> str:
-    """The first line that says something and is no comment of a table."""
+def _divided(text: str) -> tuple[int, str, str]:
+    """How many lines stand above the first one that says something and is no comment of a table; it; and the rest."""
     head = _COMMENTS.match(text)
     assert head is not None
-    return text[head.end() :].partition("\n")[0].rstrip("\r")
+    line, _, rest = text[head.end() :].partition("\n")
+    return head[0].count("\n"), line.rstrip("\r"), rest
 
 
 def _kind_of_header(header: Sequence[str]) -> str:
@@ -169,11 +170,7 @@ def _kind_of_header(header: Sequence[str]) -> str:
 def _of_text(text: str, source: str, separator: str | None) -> Log:
     import pandas as pd
 
-    head = _COMMENTS.match(text)
-    assert head is not None
-    skipped = text.count("\n", 0, head.end())
-    end = text.find("\n", head.end())
-    line = text[head.end() : len(text) if end < 0 else end].rstrip("\r")
+    skipped, line, rest = _divided(text)
     if not line:
         raise InputError(source, line=skipped + 1, expected="a header line")
     mark = _separator(line, separator, source, skipped + 1)
@@ -189,7 +186,7 @@ def _of_text(text: str, source: str, separator: str | None) -> Log:
     # One more column than the header, so that a row that is too long shows.
     width = len(header) + 1
     names = mark.join(map(str, range(width)))
-    body = io.StringIO(names + "\n" + ("" if end < 0 else text[end + 1 :]), newline="")
+    body = io.StringIO(names + "\n" + rest, newline="")
     try:
         frame = pd.read_csv(
             body,
