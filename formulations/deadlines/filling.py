@@ -28,8 +28,6 @@ _Left = tuple[int | None, int, float, int, float]
 """What is left after a forced first interval: GPUs in that, the interval from which on the plan is free (0 or 1), steps
 to do, and GPUs held then with the seconds in which they still get going."""
 
-_NOWHERE = (inf, inf, inf, inf)
-
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
 
@@ -88,12 +86,11 @@ class Filling:
         if begin < count:
             span = deadline - times[begin]
             least = min(free[begin:count])
-            rates, best_rates, summed = curve.rates, curve.best_rates, False
+            rates, best_rates = curve.rates, curve.best_rates
             for k, quota in enumerate(curve.levels):
                 if span * best_rates[k] * _NEARLY < work:
                     continue
                 if least < quota:
-                    summed = True
                     start = self._start(times, free, count, job, quota, left)
                     if start >= 0:
                         return self._walk(profile, count, job, (start, k), left)
@@ -107,13 +104,9 @@ class Filling:
                 if (start >= begin and latest - times[start] < margin) or (
                     start + 1 < count and times[start + 1] - latest < margin
                 ):
-                    summed = True
                     start = self._start(times, free, count, job, quota, left)
                 if start >= begin:
-                    plan = self._on_free_gpus(profile, count, job, (start, k), left)
-                    if summed:
-                        plan.bounds = None
-                    return plan
+                    return self._on_free_gpus(profile, count, job, (start, k), left)
         return self._as_soon_as_possible(profile, count, job, left)
 
     def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float, wait: float = 0.0) -> JobPlan:
@@ -148,9 +141,7 @@ class Filling:
         end = self.aligned(now, real_end)
         if len(times) > 1 and end > times[1]:
             end = times[1]
-        plan = JobPlan([now], [first], end, real_end, True, end)
-        plan.bounds = _NOWHERE
-        return plan
+        return JobPlan([now], [first], end, real_end, True, end)
 
     def _start(self, times: list[float], free: list[int], count: int, job: DeadlineJob, quota: int, left: _Left) -> int:
         """The last interval from which on the quota does the work, -1 if there is none."""
@@ -188,7 +179,6 @@ class Filling:
         start, k = found
         times, curve = profile.times, job.curve
         quota, rate, since = curve.levels[k], curve.rates[k], times[start]
-        latest = job.deadline - work / rate
         starts, gpus = ([], []) if first is None else ([times[0]], [first])
         if start > begin:
             before = curve.levels[k - 1] if k else 0
@@ -214,10 +204,7 @@ class Filling:
             if abs(needed - round(needed)) < _TIE * exact:
                 return self._walk(profile, count, job, found, left)
             needed = ceil(needed)
-        plan = self._ending(times, count, job.deadline, (starts, gpus), last, needed)
-        until = plan.charged_until if last + 1 < count else max(job.deadline, plan.end)
-        plan.bounds = since, latest + _TIE * abs(latest), times[last], until
-        return plan
+        return self._ending(times, count, job.deadline, (starts, gpus), last, needed)
 
     def _walk(self, profile: FreeProfile, count: int, job: DeadlineJob, found: tuple[int, int], left: _Left) -> JobPlan:
         """The plan of a quota, interval by interval."""

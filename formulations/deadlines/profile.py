@@ -18,19 +18,15 @@ class JobPlan:
     real_end : when the job ends, seconds.
     met : whether that is within its deadline.
     charged_until : the end of the interval in which the job ends, which ElasticFlow's published score charges for.
-    bounds : breakpoints of the profile from the first to the second, and from the third to the fourth of these instants
-        decided on the plan; the others only by leaving as many GPUs free as the plan has in the end, and where the
-        first interval is forced, by when that ends. None: all of the profile did.
     """
 
-    __slots__ = ("bounds", "charged_until", "end", "gpus", "met", "real_end", "starts")
+    __slots__ = ("charged_until", "end", "gpus", "met", "real_end", "starts")
 
     def __init__(
         self, starts: list[float], gpus: list[int], end: float, real_end: float, met: bool, charged_until: float
     ) -> None:
         self.starts, self.gpus = starts, gpus
         self.end, self.real_end, self.met, self.charged_until = end, real_end, met, charged_until
-        self.bounds: tuple[float, float, float, float] | None = None
 
     def gpu_seconds(self, until: float) -> float:
         """GPU seconds where the last number of GPUs is kept `until` then (`end`, `real_end`, `charged_until`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -66,15 +66,13 @@ class OrderPolicy(PlanPolicy):
         place = int((order == job).argmax())
         if job in chosen or not place:
             return None
-        labels, gpus = state.throughputs.jobs, state.gpus_taken
+        gpus = state.gpus_taken
         behind = f"place {place + 1} of {state.n_jobs} in line"
         free = state.capacity - np.bincount(pool, gpus[chosen], len(state.capacity))
         able = state.runnable_rates > 0
         stuck = [i for i in order[:place].tolist() if i not in chosen and able[i].any()]
-        if self.strict_queue and stuck and ((free >= gpus[job]) & able[job]).any():
-            first = stuck[0]
-            return blocked(behind, labels[first], gpus[first], "lets nobody pass", len(stuck) - 1)
-        return Hindrance("ranked_behind", behind)
+        held_up = self.strict_queue and ((free >= gpus[job]) & able[job]).any()
+        return in_line(state, behind, stuck if held_up else [], "lets nobody pass")
 
     def _order(self, state: ClusterState) -> _Ids:
         """(N,) positions, the first in line first."""
@@ -85,11 +83,15 @@ class OrderPolicy(PlanPolicy):
         return np.asarray(key.argsort(kind="stable"))
 
 
-def blocked(behind: str, label: Hashable, gpus: float, rule: str, others: int) -> Hindrance:
-    """A job is `behind` a gang of so many GPUs that finds no room, and so many others that find none either."""
+def in_line(state: ClusterState, behind: str, stuck: Sequence[int], rule: str) -> Hindrance:
+    """A job is `behind` others, of which those that are `stuck` (positions), as they find no room, hold it up."""
+    if not len(stuck):
+        return Hindrance("ranked_behind", behind)
+    first, *others = stuck
+    label, gpus, more = state.throughputs.jobs[first], state.gpus_taken[first], len(others)
     unit = "of a GPU" if gpus < 1 else "GPU" if gpus == 1 else "GPUs"
-    more = f"; {others} more before it find{'s' * (others == 1)} no room either" if others else ""
-    return Hindrance("queue_blocked", f"{behind}; job {label} before it needs {gpus:g} {unit}, and {rule}{more}")
+    rest = f"; {more} more before it find{'s' * (more == 1)} no room either" if more else ""
+    return Hindrance("queue_blocked", f"{behind}; job {label} before it needs {gpus:g} {unit}, and {rule}{rest}")
 
 
 def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:

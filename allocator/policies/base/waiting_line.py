@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.fractions import ROUNDING_OF_SUMS, WHOLE
-from allocator.policies.base.ordering import blocked
+from allocator.policies.base.ordering import in_line
 from allocator.policies.base.reservations import Timetable
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import Memory
@@ -267,31 +267,28 @@ class LinePolicy(PlanPolicy):
         """Its place in line, and which gang before it does not start either and lets nobody pass."""
         memory = self.new_memory()
         self._join(state, memory)
-        labels, line = state.throughputs.jobs, []
-        for pools, own_line in memory.lines.items():
-            line += [(place, set(pools), gpus) for gpus, places in own_line.items() for place in places]
-        line.sort(key=lambda one: one[0])
-        at = next((i for i, ((_, other), _, _) in enumerate(line) if other == state.ids[job]), None)
+        line = [
+            (*place, pools, gpus)
+            for pools, own_line in memory.lines.items()
+            for gpus, places in own_line.items()
+            for place in places
+        ]
+        line.sort(key=lambda one: one[:2])
+        at = next((i for i, (_, other, _, _) in enumerate(line) if other == state.ids[job]), None)
         if at is None:
             return None
-        _, own, gpus = line[at]
-        before = [(other, size) for (_, other), pools, size in line[:at] if pools & own]
+        _, _, own, gpus = line[at]
+        before = [other for _, other, pools, _ in line[:at] if not set(own).isdisjoint(pools)]
         if not before:
             return None
-        behind = f"place {len(before) + 1} in line"
         started = self.plan(state, memory).steps[0].assignment.without(state.running.jobs)
-        starts = set(state.ids.take(started.jobs).tolist())
-        stuck = [(other, size) for other, size in before if other not in starts]
-        if not stuck:
-            return Hindrance("ranked_behind", behind)
-        first, size = stuck[0]
+        stuck = state.ids.searchsorted([other for other in before if other not in state.ids[started.jobs]])
         room = state.room()
         for pool, taken in zip(started.pool.tolist(), state.gpus_taken.take(started.jobs).tolist(), strict=True):
             room.take(pool, taken)
-        if self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own)):
-            rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
-            return blocked(behind, labels[int(state.ids.searchsorted(first))], size, rule, len(stuck) - 1)
-        return Hindrance("ranked_behind", behind)
+        held_up = self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own))
+        rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
+        return in_line(state, f"place {len(before) + 1} in line", stuck.tolist() if held_up else [], rule)
 
 
 def _ways(state: ClusterState) -> list[list[int]]:

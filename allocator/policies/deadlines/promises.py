@@ -54,6 +54,13 @@ class Promises(DeadlineOrder[PlannedJob]):
         self.filling, self.now, self.gpus, self.wait, self._repair = filling, now, gpus, wait, repair
         self.fix([], [])
 
+    def copy(self, repair: Repair) -> Promises:
+        """Others that change on their own, the same so far, with another `repair`."""
+        made = Promises(self.filling, self.now, self.gpus, self.wait, repair)
+        made.fix(self._fixed, self._fixed_plans)
+        made.add(super().jobs)
+        return made
+
     @property
     def jobs(self) -> list[PlannedJob]:
         """All jobs, those that are carried on first."""

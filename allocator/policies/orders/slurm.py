@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
 from allocator.fractions import WHOLE
-from allocator.policies.base.ordering import blocked
+from allocator.policies.base.ordering import in_line
 from allocator.policies.base.reservations import Timetable
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
 from allocator.protocol.plan import Memory
@@ -191,11 +191,8 @@ class Slurm(PlanPolicy):
         rows = _Backfill(self, state, line).rows()
         behind, pools = f"place {place + 1} in line", state.runnable_rates > 0
         stuck = [i for i in line[:place].tolist() if i not in rows.jobs and (pools[i] & pools[job]).any()]
-        if job in rows.jobs or not stuck or not self.reservations:
-            return Hindrance("ranked_behind", behind)
-        first = stuck[0]
-        named = state.throughputs.jobs[first], state.gpus_taken[first]
-        return blocked(behind, *named, "would be delayed", len(stuck) - 1)
+        held_up = job not in rows.jobs and self.reservations
+        return in_line(state, behind, stuck if held_up else [], "would be delayed")
 
 
 class _Backfill:

@@ -214,8 +214,6 @@ class _DecisionsCostTime(RunningRule):
         self._restarts = 0
         self._known: set[tuple[int, ...]] = set()
         self._restarting = False
-        counts = np.arange(1, int(world.core.cluster.capacity.max(initial=1)) + 1)
-        self._costs = [rule.seconds_of(counts, restart) for restart in (False, True)]
         for name in ("overhead_seconds", "lost_seconds", "restart_gpu_seconds"):
             world.jobs.register(name, 0.0)
 
@@ -239,11 +237,11 @@ class _DecisionsCostTime(RunningRule):
             self._restarting = number % self._every == 0
             # One that passed while nobody ran is not felt, but by what is known.
             self._known = self._known if self._restarting else set()
-        rows, at, cost = s.decision.assignment, s.at, self._costs[self._restarting]
+        rows, at = s.decision.assignment, s.at
         if self._rule.overhead == "active":
             everybody = self._jobs.rows(self._core.active)
-            overhead[everybody] = cost.take(self._jobs.scale_factor.take(everybody) - 1)
-        lost = cost.take(rows.gpus - 1)
+            overhead[everybody] = self._rule.seconds_of(self._jobs.scale_factor.take(everybody), self._restarting)
+        lost = self._rule.seconds_of(rows.gpus, self._restarting)
         if self._rule.overhead_reuses_groups:
             groups = list(map(self._core.gpus_of, rows.jobs.tolist()))
             lost[[group in self._known for group in groups]] = self._rule.overhead_base_seconds
