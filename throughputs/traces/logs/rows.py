@@ -170,10 +170,9 @@ class Rows:
         empty: Flags = np.logical_and.reduce([np.asarray(column == "", bool) for column in cells.values()])
         empty |= np.logical_and.reduce([np.asarray(column == name, bool) for name, column in cells.items()])
         ids = self.log.cells.get("JobID", self.log.cells.get("JobIDRaw"))
-        if self.log.kind != "sacct" or ids is None:
-            return np.asarray(~empty)
-        jobs: Flags = ~empty & np.fromiter(("." not in name for name in ids), bool, len(ids))
-        return jobs
+        if self.log.kind == "sacct" and ids is not None:
+            empty |= np.fromiter(("." in name for name in ids), bool, len(ids))
+        return np.asarray(~empty)
 
     def _drop(self, bad: Flags, reason: str, field: str, expected: str) -> None:
         """Rows that cannot be used for a reason; the first one counts."""
@@ -355,8 +354,8 @@ class Rows:
         if "limit" not in self.columns:
             return self._unsaid
         cells, sacct = self._cells("limit"), self.log.kind == "sacct"
-        raw = self.columns["limit"].name == "TimelimitRaw"
-        unit = "min" if raw else unit_of(self.columns["limit"].name) or "s"
+        name = self.columns["limit"].name
+        unit = "min" if name == "TimelimitRaw" else unit_of(name) or "s"
         seconds = durations(cells, unit, sacct, self.decimal_comma)
         none = np.fromiter((text.strip().upper() in _NO_LIMIT for text in cells), np.bool_, len(cells))
         unread = int((np.isnan(seconds) & ~none & ~is_blank(cells) & self.is_job).sum())
@@ -391,9 +390,9 @@ class Rows:
     def _gpu_types(self, kept: Positions) -> Texts:
         """(K,) the type of GPU that the log says of each job that is kept; of several the names with bars between."""
         named = self._text("gpu_type")[kept]
-        asked = self.log.cells.get(_ASKED)
-        for cells in (self._cells("gpus"), *([] if asked is None else [asked])):
-            named = np.where(named == "", gpu_types(cells[kept]), named).astype(object)
+        for cells in (self._cells("gpus"), self.log.cells.get(_ASKED)):
+            if cells is not None:
+                named = np.where(named == "", gpu_types(cells[kept]), named).astype(object)
         several = Counter(name for name in named.tolist() if "|" in name)
         if several:
             names = ", ".join(f"{name.replace('|', ' and ')}: {count:,}" for name, count in several.most_common())
@@ -415,7 +414,7 @@ class Rows:
         """Raise `InputError` for a name that was given another and that no job of the log has."""
         if not self.renamed:
             return
-        cells = dict.fromkeys(cell for column in columns for cell in column.tolist())
+        cells = dict.fromkeys(np.concatenate(columns).tolist())
         names = dict.fromkeys(name for cell in cells for name in (cell, *partition_names(cell)) if name)
         for name in self.renamed:
             if name not in names:
@@ -470,10 +469,9 @@ class Rows:
     def units(self) -> tuple[dict[str, str], frozenset[str]]:
         """Units of the fields that are times in numbers, and for which of them nothing told it."""
         units = {}
-        if "duration" in self.columns:
-            sample = self._cells("duration")[:_SAMPLE]
-            if np.isfinite(numbers(sample, self.decimal_comma)).any():
-                units["duration"] = self.told["duration"] or "s"
+        timed = "duration" in self.columns
+        if timed and np.isfinite(numbers(self._cells("duration")[:_SAMPLE], self.decimal_comma)).any():
+            units["duration"] = self.told["duration"] or "s"
         if not self.clock.dates:
             units["submit"] = self.clock.unit or "s"
         return units, frozenset(field for field in units if self.told[field] is None)
