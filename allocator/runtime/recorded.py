@@ -353,12 +353,11 @@ class Caveat:
 
     Attributes
     ----------
-    words : for people. figures : that are not to be compared. jobs : whether completion times job by job are neither.
+    words : for people. figures : that are not to be compared; "jct" for completion times job by job.
     """
 
     words: str
     figures: tuple[str, ...]
-    jobs: bool
 
 
 def caveats(run: RecordedRun) -> list[Caveat]:
@@ -367,14 +366,14 @@ def caveats(run: RecordedRun) -> list[Caveat]:
     if run.changes:
         listed = "; ".join(f"after {clock - run.since:.0f} s {words}" for clock, words in run.changes)
         words = f"What the service ran with changed while jobs were there: {listed}. The simulation has the last of it"
-        found.append(Caveat(f"{words} all the time.", FIGURES, jobs=True))
+        found.append(Caveat(f"{words} all the time.", (*FIGURES, "jct")))
     if run.capacity_changed:
         words = "GPUs came or went while jobs were there. The simulation has all that there ever were, all the time."
-        found.append(Caveat(words, FIGURES, jobs=True))
+        found.append(Caveat(words, (*FIGURES, "jct")))
     unfinished = len(run.book.active)
     if unfinished:
         words = f"{unfinished} of {len(run.book.by_id)} jobs are not through. The simulation carries them to their end"
-        found.append(Caveat(f"{words}.", ("makespan", "utilization", "preemptions"), jobs=False))
+        found.append(Caveat(f"{words}.", ("makespan", "utilization", "preemptions")))
     return found
 
 
@@ -386,12 +385,11 @@ def compared(real: SimulationResult, other: SimulationResult, caveats: Sequence[
     """
     one, two = real.summary().to_dict(), other.summary().to_dict()
     spoiled = {name for caveat in caveats for name in caveat.figures}
-    no_jobs = any(caveat.jobs for caveat in caveats)
     pairs = [
         (_known(seen), _known(expected))
         for seen, expected in zip(real.jobs["jct"].tolist(), other.jobs["jct"].tolist(), strict=True)
     ]
-    jobs = [{"job_id": number} | _beside(*pair, no_jobs) for number, pair in enumerate(pairs)]
+    jobs = [{"job_id": number} | _beside(*pair, "jct" in spoiled) for number, pair in enumerate(pairs)]
     errors = [abs(job["error"]) for job in jobs if job["error"] is not None]
     both = [pair for pair in pairs if None not in pair]
     for figures, seconds in zip((one, two), zip(*both, strict=True) if both else ((), ()), strict=True):

@@ -97,10 +97,9 @@ class Cells(NamedTuple):
         lower, upper = _LEAST.copy(), _MOST.copy()
         if len(np.unique(samples.batch_size)) == 1:
             lower[0] = upper[0] = float(np.add.reduce(samples.gradient_time)) / len(samples) / 2.0
-        held = {2, 3} if not (kind == 2).any() else set()
-        held |= {4, 5} if not (kind == 1).any() else set()
-        held |= {3, 5} if not (gpus > 2).any() else set()
-        upper[sorted(held)] = LEAST
+        for told, held in ((kind == 2, [2, 3]), (kind == 1, [4, 5]), (gpus > 2, [3, 5])):
+            if not told.any():
+                upper[held] = LEAST
         none = np.where(kind == 0, NO_TIME, 0.0)
         arrays = (basis, none, count / len(samples), mean[0], mean[1], rest[0], rest[1], lower, upper)
         return cls(*(np.asarray(array)[None] for array in arrays))

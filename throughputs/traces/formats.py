@@ -354,7 +354,7 @@ def _parse(path: Path, lines: list[str], fields: dict[str, _Field]) -> Trace:
 def _print(path: Path, trace: Trace, format: str, lossy: bool) -> str:
     fields = TEXT_FORMATS[format]
     if not lossy:
-        _check_dropped(path, trace, format, frozenset(TEXT_FORMATS[format]))
+        _check_dropped(path, trace, format, frozenset(fields))
     columns = [_cells(path, name, field, getattr(trace, name), lossy) for name, field in fields.items()]
     form = "\t".join(field.form for field in fields.values()) + "\n"
     return "".join(form % row for row in zip(*columns, strict=True))

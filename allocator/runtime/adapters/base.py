@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Literal
 
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
 from allocator.lease.whole import read_object
 
 _LATEST = 1e15
@@ -135,6 +136,16 @@ class StartOrder:
     environment: Mapping[str, str] = field(default_factory=dict)
     one_process_per_gpu: bool = False
     log_bytes: int = 16 << 20
+
+
+def lease_variables(order: StartOrder, folder: Path) -> dict[str, str]:
+    """By which a trainer finds its lease, in the folder of its job where it runs."""
+    return {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(folder / "checkpoint")}
+
+
+def gpu_variables(indices: Iterable[int]) -> dict[str, str]:
+    """By which a program finds its GPUs. By itself CUDA counts the fastest first, and NVML in the order of the bus."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True)

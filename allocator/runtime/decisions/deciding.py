@@ -10,10 +10,10 @@ it is there. A job whose GPUs are free before its round begins may start early.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -401,6 +401,8 @@ class Deciding:
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
         self._memory.closed = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _alike(one: Job, other: Job) -> bool:
@@ -410,22 +412,14 @@ def _alike(one: Job, other: Job) -> bool:
 
 def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Exception]:
     """What comes out in a thread of its own, for which nobody waits when the process ends."""
-    loop = asyncio.get_running_loop()
-    told: asyncio.Future[Verdict | Exception] = loop.create_future()
-
-    def tell(outcome: Verdict | Exception) -> None:
-        if not told.done():
-            told.set_result(outcome)
+    told: Future[Verdict | Exception] = Future()
+    told.set_running_or_notify_cancel()
 
     def work() -> None:
-        outcome: Verdict | Exception
         try:
-            outcome = decide()
+            told.set_result(decide())
         except Exception as error:
-            outcome = error
-        # the loop is closed when the service has ended meanwhile
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, outcome)
+            told.set_result(error)
 
     threading.Thread(target=work, name="decision", daemon=True).start()
-    return told
+    return asyncio.wrap_future(told)

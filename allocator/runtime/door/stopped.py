@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.registry import get_policy
-from allocator.runtime.adapters.local import LocalAdapter
-from allocator.runtime.adapters.slurm import SlurmAdapter
 from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
@@ -60,8 +59,9 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
     last = journal.last("service")
     if last is None:
         raise AbsentError(f"no service has run on {folder}; start one with allocator serve --state {folder}")
-    slurm = last.get("adapter") == SlurmAdapter.name
-    service = Service(folder, SlurmAdapter(folder / "jobs") if slurm else LocalAdapter(folder), journal=journal)
+    # no cluster is asked
+    adapter: Any = SimpleNamespace(name=last.get("adapter", ""))
+    service = Service(folder, adapter, journal=journal)
     book = service.book
     service.hardware = service.hardware_of(book.nodes.values())
     name = (book.policy or {"name": "fifo_perf"})["name"]

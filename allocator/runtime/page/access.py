@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,11 +89,8 @@ def read_token(path: Path) -> str:
         Others can use the file or replace it, or what is in it is no token.
     """
     check_parents(path)
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-    except FileExistsError:
-        pass
+    with suppress(FileExistsError), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as kept:
         status = os.fstat(kept.fileno())
         if status.st_uid not in (0, os.geteuid()) or not stat.S_ISREG(status.st_mode):

@@ -92,12 +92,17 @@ class Feed:
     Parameters
     ----------
     make : the picture of now.
+
+    Attributes
+    ----------
+    readers : how many look.
     """
 
     def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
         self._make = make
         self._newest, self._next = b"", 0.0
         self._closed = asyncio.Event()
+        self.readers = 0
 
     def close(self) -> None:
         """No more pictures: all who look are let go."""
@@ -105,10 +110,14 @@ class Feed:
 
     async def events(self) -> AsyncIterator[bytes]:
         """Pictures for one who looks."""
-        while not self._closed.is_set():
-            yield self._picture()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), max(self._next - time.monotonic(), 0.0))
+        self.readers += 1
+        try:
+            while not self._closed.is_set():
+                yield self._picture()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), max(self._next - time.monotonic(), 0.0))
+        finally:
+            self.readers -= 1
 
     def _picture(self) -> bytes:
         """The newest one; another where that is old enough."""
@@ -156,7 +165,7 @@ class Desk:
         self._counts = Metrics(service, self.history)
         self._feed = Feed(lambda: picture(service, self.history))
         self._shown, self._asking = document("page.html"), document("login.html")
-        self._readers, self._closed = 0, False
+        self._closed = False
         self._app = Starlette(
             routes=[
                 Route("/", self._page),
@@ -210,18 +219,9 @@ class Desk:
         return _shown(self._shown)
 
     async def _events(self, _: Request) -> Response:
-        if self._readers >= _MOST_READERS:
+        if self._feed.readers >= _MOST_READERS:
             return _text(f"more than {_MOST_READERS} pages are open", 503)
-
-        async def read() -> AsyncIterator[bytes]:
-            self._readers += 1
-            try:
-                async for event in self._feed.events():
-                    yield event
-            finally:
-                self._readers -= 1
-
-        return StreamingResponse(read(), media_type="text/event-stream")
+        return StreamingResponse(self._feed.events(), media_type="text/event-stream")
 
     async def _metrics(self, _: Request) -> Response:
         return Response(self._counts.text(), media_type=CONTENT_TYPE)

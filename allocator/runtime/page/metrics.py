@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -25,7 +25,7 @@ _DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1
 """Upper ends of the classes in which decisions are counted by the time that they took."""
 
 # Times of creation, which no panel shows, would double the number of samples.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -39,7 +39,7 @@ class Metrics:
     def __init__(self, service: Service, history: History) -> None:
         self._service, self._history = service, history
         self._registry = CollectorRegistry()
-        made = {"namespace": "allocator", "registry": self._registry}
+        made: dict[str, Any] = {"namespace": "allocator", "registry": self._registry}
         of_decisions = "Time that the policy took for decisions in which it was asked."
         self._decisions = Histogram("decision_seconds", of_decisions, buckets=_DECISION_SECONDS, **made)
         self._failures = Counter("job_failures", "Starts of jobs that failed.", **made)
@@ -61,37 +61,40 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Those that say how things are."""
-        return _families(self._service, self._history)
+        book, view = self._service.book, service_view(self._service)
+        jobs, counts = book.by_id, book.counts
+        busy = dict.fromkeys(view["cluster"], 0) | busy_gpus(view)
+        nodes = dict.fromkeys(("up", "drained", "down"), 0) | collections.Counter(
+            node["state"] for node in view["nodes"]
+        )
+        waits = [view["clock"] - job.submitted_at for job in book.active.values() if job.started_at is None]
+        gauge, counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)
 
-
-def _families(service: Service, history: History) -> Iterator[Metric]:
-    view, jobs, counts = service_view(service), service.book.by_id, service.book.counts
-    busy = dict.fromkeys(view["cluster"], 0) | busy_gpus(view)
-    nodes = dict.fromkeys(("up", "drained", "down"), 0) | collections.Counter(node["state"] for node in view["nodes"])
-    waits = [view["clock"] - job.submitted_at for job in service.book.active.values() if job.started_at is None]
-    gauge, counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)
-
-    info = gauge("info", "Policy and cluster of the service.", {}, "policy", "adapter")
-    info.add_metric([view["policy"], view["adapter"]], 1)
-    yield info
-    yield gauge("up_to_date", "1 unless something hinders the service.", not view["trouble"])
-    yield gauge("clock_seconds", "Clock of the service, from its first start on.", view["clock"])
-    active = {state: count for state, count in counts.items() if state not in FINAL}
-    yield gauge("jobs", "Jobs that wait or hold GPUs.", active, "state")
-    yield gauge("queue_length_jobs", "Jobs that wait for GPUs.", counts["queued"])
-    yield gauge("longest_wait_seconds", "Of jobs that never ran.", max(waits, default=0.0))
-    yield counter("jobs_over_total", "Jobs that are through, ever.", {s: counts[s] for s in sorted(FINAL)}, "outcome")
-    yield gauge("gpus", "GPUs that can be used.", view["cluster"], "accelerator")
-    yield gauge("gpus_busy", "GPUs that jobs hold.", busy, "accelerator")
-    yield gauge("nodes", "Nodes of the cluster.", nodes, "state")
-    of_prices = "Price of one more GPU by the last decision, in the unit of the policy's objective."
-    yield gauge("gpu_price", of_prices, view["prices"], "accelerator")
-    of_last = "Wall time of the last decision, placement included."
-    yield gauge("last_decision_seconds", of_last, view["decision_seconds"])
-    yield counter("job_restarts_total", "Starts of jobs after their first, ever.", sum(job.restarts for job in jobs))
-    gpu_seconds = sum(job.gpu_seconds for job in jobs)
-    yield counter("job_gpu_seconds_total", "GPU time in leases that are over, ever.", gpu_seconds)
-    yield counter("journal_events_total", "Events in the journal, ever.", history.last)
+        info = gauge("info", "Policy and cluster of the service.", {}, "policy", "adapter")
+        info.add_metric([view["policy"], view["adapter"]], 1)
+        yield info
+        yield gauge("up_to_date", "1 unless something hinders the service.", not view["trouble"])
+        yield gauge("clock_seconds", "Clock of the service, from its first start on.", view["clock"])
+        active = {state: count for state, count in counts.items() if state not in FINAL}
+        yield gauge("jobs", "Jobs that wait or hold GPUs.", active, "state")
+        yield gauge("queue_length_jobs", "Jobs that wait for GPUs.", counts["queued"])
+        yield gauge("longest_wait_seconds", "Of jobs that never ran.", max(waits, default=0.0))
+        yield counter(
+            "jobs_over_total", "Jobs that are through, ever.", {s: counts[s] for s in sorted(FINAL)}, "outcome"
+        )
+        yield gauge("gpus", "GPUs that can be used.", view["cluster"], "accelerator")
+        yield gauge("gpus_busy", "GPUs that jobs hold.", busy, "accelerator")
+        yield gauge("nodes", "Nodes of the cluster.", nodes, "state")
+        of_prices = "Price of one more GPU by the last decision, in the unit of the policy's objective."
+        yield gauge("gpu_price", of_prices, view["prices"], "accelerator")
+        of_last = "Wall time of the last decision, placement included."
+        yield gauge("last_decision_seconds", of_last, view["decision_seconds"])
+        yield counter(
+            "job_restarts_total", "Starts of jobs after their first, ever.", sum(job.restarts for job in jobs)
+        )
+        gpu_seconds = sum(job.gpu_seconds for job in jobs)
+        yield counter("job_gpu_seconds_total", "GPU time in leases that are over, ever.", gpu_seconds)
+        yield counter("journal_events_total", "Events in the journal, ever.", self._history.last)
 
 
 def _family(

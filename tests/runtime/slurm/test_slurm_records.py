@@ -21,16 +21,8 @@ OLD = {
     "user_id": 1000,
     "job_state": "PENDING",
     "state_reason": "JobHeldUser",
-    "exit_code": 3 << 8,
 }
-NEW = OLD | {
-    "job_state": ["PENDING"],
-    "exit_code": {
-        "status": ["ERROR"],
-        "return_code": {"set": True, "infinite": False, "number": 3},
-        "signal": {"id": {"set": False, "infinite": False, "number": 0}, "name": ""},
-    },
-}
+NEW = OLD | {"job_state": ["PENDING"]}
 
 
 @pytest.mark.parametrize("row", [OLD, NEW])
@@ -38,7 +30,7 @@ def test_jobs_of_old_and_new_versions(row):
     # the name of a job of somebody else does not count
     others = [row | {"user_id": 1001}, row | {"name": "nothing of ours"}, row | {"name": None}]
     (job,) = read_jobs({"jobs": [row, *others]}, user=1000)
-    assert job == SlurmJob(7, NAME, frozenset({"PENDING"}), "JobHeldUser", 3, 0)
+    assert job == SlurmJob(7, NAME, frozenset({"PENDING"}), "JobHeldUser")
 
 
 def test_nodes_of_old_and_new_versions():
@@ -87,11 +79,11 @@ CASES = {
     "it was stopped": (job("CANCELLED"), 2, "ended", 137),
     "it was stopped before it began": (job("CANCELLED"), 1, "ended", None),
     "it waits a second time": (job("PENDING"), 2, "ended", None),
-    "it failed": (job("FAILED", exit_status=3), 2, "ended", 3),
+    "it failed": (job("FAILED"), 2, "ended", 1),
     "its node failed": (job("NODE_FAIL"), 2, "ended", None),
     "it was preempted": (job("PREEMPTED"), 2, "ended", None),
     "it took too long": (job("TIMEOUT"), 2, "ended", 137),
-    "its copy was refused": (job("FAILED", exit_status=runner.REFUSED), 1, "ended", None),
+    "its copy was refused": (job("FAILED"), 1, "ended", None),
     "Slurm has lost it before it began": (None, 1, None, None),
     "Slurm has lost it": (None, 2, "ended", None),
 }

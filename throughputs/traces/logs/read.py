@@ -246,7 +246,7 @@ def _cell(value: Any) -> str:
 
 
 def _of_json(content: Any, source: str) -> Log:
-    jobs = content.get("jobs") if isinstance(content, dict) else None
+    jobs = _object(content).get("jobs")
     if not isinstance(jobs, list):
         found = list(content) if isinstance(content, dict) else type(content).__name__
         raise InputError(source, field="jobs", found=found, expected="a list of jobs, as sacct --json prints it")

@@ -438,7 +438,7 @@ class Rows:
 
     def _note(self, running: Flags) -> None:
         zone, columns = self.clock.zone, self.columns
-        for true, told in (
+        cases = (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
             (
                 self.clock.without_zone and (zone is None or self.clock.zone_assumed),
@@ -462,9 +462,8 @@ class Rows:
                 f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
                 "jobs started (start names one)",
             ),
-        ):
-            if true:
-                self.notes.append(told)
+        )
+        self.notes += [told for true, told in cases if true]
 
     def units(self) -> tuple[dict[str, str], frozenset[str]]:
         """Units of the fields that are times in numbers, and for which of them nothing told it."""

@@ -19,7 +19,7 @@ from types import CodeType, ModuleType
 from typing import ClassVar
 
 from allocator.lease import whole
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_file
+from allocator.lease.files import JOB, read_file
 from allocator.lease.whole import read_object
 from allocator.runtime.adapters import node
 from allocator.runtime.adapters.base import (
@@ -30,6 +30,8 @@ from allocator.runtime.adapters.base import (
     Node,
     Seen,
     StartOrder,
+    gpu_variables,
+    lease_variables,
     read_end,
 )
 from allocator.runtime.adapters.local import shim
@@ -350,9 +352,7 @@ class LocalAdapter(Adapter):
         """Variables of each process of a job."""
         indices = self._indices(order)
         common = {**os.environ, **order.environment}
-        common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder.absolute() / "checkpoint")}
-        # By itself CUDA counts the fastest first, and NVML in the order of the bus.
-        common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        common |= lease_variables(order, order.folder.absolute()) | gpu_variables(indices)
         if not order.one_process_per_gpu:
             return [common]
         ranks, port = len(indices), free_port()

@@ -82,10 +82,6 @@ class _RefusedError(Exception):
     """The order is not carried out."""
 
 
-class _StartedBeforeError(Exception):
-    """This epoch was started already."""
-
-
 def reserve_exit(folder: str) -> int:
     """Room for exit.json, taken while there is some: the end of a job can then be told on a full disk."""
     reserved = os.open(os.path.join(folder, f".{EXIT_FILE}"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -115,14 +111,14 @@ def _claim(order: Order) -> None:
     while take_lock(".") is None:
         last = epoch_in(RUN_FILE)
         if last == epoch:
-            raise _StartedBeforeError
+            raise _RefusedError(STARTED_BEFORE)
         leaves = last >= 0 and epoch_in(EXIT_FILE) == last
         if time.monotonic() - began >= (LEAVING_PATIENCE if leaves else LOCK_PATIENCE):
             raise _RefusedError(f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = epoch_in(os.path.join(os.fsdecode(order.folder), LEASE_FILE)), epoch_in(RUN_FILE)
     if epoch in (last, epoch_in(EXIT_FILE)):
-        raise _StartedBeforeError
+        raise _RefusedError(STARTED_BEFORE)
     if lease != epoch or last > epoch:
         raise _RefusedError(f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}")
     # Where the lock was deleted under an earlier start, that still has the one of a file that is no longer there.
@@ -159,8 +155,8 @@ def _carry_out(order: Order) -> None:
     if listener.poll(0):
         raise _RefusedError("nobody waits for the job to start")
     me = os.getpid()
-    run = {"epoch": order.epoch, "job": order.job, "pid": me, "start_time": start_time_of(me)}
-    write_bytes(RUN_FILE, json.dumps(run | {"boot": boot_identity(), "started_at": time.time()}).encode())
+    run = {"epoch": order.epoch, "pid": me, "start_time": start_time_of(me), "boot": boot_identity()}
+    write_bytes(RUN_FILE, json.dumps(run).encode())
     # From here on the epoch counts as started, and its end is always told.
     refused = "the job was not started"
 
@@ -194,8 +190,6 @@ def _obey(order: Order) -> None:
     """Carry out an order, and answer."""
     try:
         _carry_out(order)
-    except _StartedBeforeError:
-        _answer(STARTED_BEFORE)
     except _RefusedError as refusal:
         _answer(str(refusal))
     except OSError as error:

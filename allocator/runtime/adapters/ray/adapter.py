@@ -215,7 +215,8 @@ class RayAdapter(Adapter):
             return
         if start is not None and told.seen.epoch < start.epoch:
             # as of a node that was cut off, or from which the job has gone
-            self._do(self._tell(node, "forget" if told.seen.phase == "ended" else "kill", *_of(told.seen)))
+            over = told.seen.phase == "ended"
+            self._do(self._tell(node, *(("forget", job) if over else ("order", "kill", job, told.seen.epoch))))
         elif start is not None and start.end is None and told.seen.epoch == start.epoch and node in start.runs:
             folder = self._jobs / job
             if output:
@@ -465,7 +466,7 @@ class RayAdapter(Adapter):
         runs = start.runs if start is not None and start.epoch == epoch else ()
         there = (node for node, jobs in self._told.items() if (s := jobs.get(job, Told()).seen) and s.epoch == epoch)
         nodes = {*runs, *there} - self._lost.keys()
-        await asyncio.gather(*(self._tell(node, what, job, epoch) for node in nodes))
+        await asyncio.gather(*(self._tell(node, "order", what, job, epoch) for node in nodes))
 
     async def forget(self, job: str) -> None:
         """Take a job off all nodes that tell of it."""
@@ -494,11 +495,6 @@ def _runtime_env(order: StartOrder) -> dict[str, Any]:
         if isinstance(told, dict):
             return told
     raise CommandError(f"{RUNTIME_ENV} is not an object of JSON: {text[:80]}", NOT_EXECUTABLE)
-
-
-def _of(seen: Seen) -> tuple[object, ...]:
-    """Arguments of an order about a start: to forget a job needs no epoch."""
-    return (seen.job,) if seen.phase == "ended" else (seen.job, seen.epoch)
 
 
 def _append(folder: Path, output: bytes, limit: int) -> None:

@@ -22,9 +22,16 @@ from zlib import crc32
 
 from allocator.lease.checkpoints import MANIFEST_FILE
 from allocator.lease.fence import StaleLeaseError, raise_epoch
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, LEASE_FILE, REPORT_FILE, Grant, parse, write_file
+from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, parse, write_file
 from allocator.lease.whole import epoch_in, read_bytes
-from allocator.runtime.adapters.base import AdapterError, CommandError, Seen, StartOrder
+from allocator.runtime.adapters.base import (
+    AdapterError,
+    CommandError,
+    Seen,
+    StartOrder,
+    gpu_variables,
+    lease_variables,
+)
 from allocator.runtime.adapters.local import LocalAdapter
 from allocator.runtime.adapters.node import LOG_FILES, free_port, start_time_of, variables_of_rank
 from allocator.runtime.records.ownership import own_folder
@@ -158,9 +165,8 @@ class Supervisor:
                 raise AdapterError(f"epoch {order.epoch} is stale: the lease of the service is another")
             await asyncio.to_thread(raise_epoch, folder, grant)
             common = {**(base or self._environment), "RAY_ADDRESS": self._address, **order.environment}
-            common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(folder / "checkpoint")}
             common[PART] = part = self._part(order.job)
-            common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+            common |= lease_variables(order, folder) | gpu_variables(gpus)
             jobs.variables[part] = [common] if ranks is None else list(_of_ranks(common, ranks))
             await jobs.start(replace(order, job=part, folder=folder))
         except CommandError as error:
@@ -169,13 +175,9 @@ class Supervisor:
             return str(error) or repr(error), 0
         return "", 0
 
-    async def stop(self, job: str, epoch: int) -> None:
-        """See `Adapter`."""
-        await (await self._open()).stop(self._part(job), epoch)
-
-    async def kill(self, job: str, epoch: int) -> None:
-        """See `Adapter`."""
-        await (await self._open()).kill(self._part(job), epoch)
+    async def order(self, what: str, job: str, epoch: int) -> None:
+        """To stop or to kill a job, see `Adapter`."""
+        await getattr(await self._open(), what)(self._part(job), epoch)
 
     async def forget(self, job: str) -> None:
         """See `Adapter`; its folder on this node goes, too."""

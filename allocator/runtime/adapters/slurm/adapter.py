@@ -65,7 +65,7 @@ def see(start: Start, row: SlurmJob | None, *, starting: bool = False) -> Seen |
     if not start.begun or row.taken:
         return seen("ended", signal=number, reason=said)
     if row.states & {"COMPLETED", "FAILED"}:
-        return seen("ended", row.exit_status, row.exit_signal, said)
+        return seen("ended", int("FAILED" in row.states), reason=said)
     # out of time or memory, or cancelled
     return seen("ended", 128 + signal.SIGKILL, signal.SIGKILL, said)
 
@@ -102,7 +102,6 @@ class SlurmAdapter(Adapter):
 
     async def open(self) -> None:
         """Connect, and find the jobs of an earlier scheduler on the same state."""
-        await self._slurm.choose_commands()
         self._servers = await self._wait_for_nodes()
         if not self._servers:
             where = f"partition {self._partition}" if self._partition else "the cluster"

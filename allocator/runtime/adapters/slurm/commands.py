@@ -77,16 +77,11 @@ class Slurm:
         return _understand(lambda: read_jobs(told, os.getuid()), "squeue --json")
 
     async def _read_servers(self) -> list[Server]:
-        told = await self.ask(*self._nodes_command)
-        return _understand(lambda: read_servers(told, self._partition), " ".join(self._nodes_command))
-
-    _nodes_command: tuple[str, ...] = ("sinfo", "--json")
-
-    async def choose_commands(self) -> None:
-        """Find out how this version tells of its nodes: sinfo's JSON is of nodes only before 23.02."""
         told = await self.ask("sinfo", "--json")
         if "nodes" not in told:
-            self._nodes_command = ("scontrol", "show", "node", "--json")
+            # from 23.02 on sinfo tells of partitions
+            told = await self.ask("scontrol", "show", "node", "--json")
+        return _understand(lambda: read_servers(told, self._partition), "sinfo, or scontrol show node")
 
     async def submit(self, script: str, options: Sequence[str]) -> None:
         """A new Slurm job."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allocator.lease import whole
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
 from allocator.lease.whole import epoch_in, read_object, write_bytes
 from allocator.runtime.adapters import node
-from allocator.runtime.adapters.base import AdapterError, Seen, StartOrder, read_end
+from allocator.runtime.adapters.base import AdapterError, Seen, StartOrder, lease_variables, read_end
 from allocator.runtime.adapters.slurm import runner
 
 LOCK_SECONDS = 60.0
@@ -60,7 +59,7 @@ class Start:
             "command": order.command,
             "working_directory": str(order.working_directory),
             "environment": inherited | dict(order.environment),
-            "lease": {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder / "checkpoint")},
+            "lease": lease_variables(order, order.folder),
             "one_process_per_gpu": order.one_process_per_gpu,
             "log_bytes": order.log_bytes,
             "lock_seconds": lock_seconds,

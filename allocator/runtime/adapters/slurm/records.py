@@ -48,15 +48,12 @@ class SlurmJob:
     name : see `Start`.
     states : one base state, and flags such as COMPLETING.
     reason : why it does not run.
-    exit_status, exit_signal : of the batch script.
     """
 
     number: int
     name: str
     states: frozenset[str]
     reason: str = ""
-    exit_status: int = 0
-    exit_signal: int = 0
 
     @property
     def finished(self) -> bool:
@@ -102,14 +99,13 @@ def read_jobs(told: Mapping[str, Any], user: int) -> list[SlurmJob]:
     """Jobs of a user that have names of ours; anybody may name a job of his own so."""
     return [
         SlurmJob(
-            _number(row["job_id"]),
+            int(row["job_id"]),
             row["name"],
             _states(row["job_state"]),
             (row.get("state_reason") or "").removeprefix("None"),
-            *_exit_of(row.get("exit_code")),
         )
         for row in told["jobs"]
-        if _text(row.get("name")).startswith(PREFIX) and _number(row.get("user_id")) == user
+        if _text(row.get("name")).startswith(PREFIX) and row.get("user_id") == user
     ]
 
 
@@ -134,7 +130,7 @@ def read_servers(told: Mapping[str, Any], partition: str) -> list[Server]:
             drained=bool(states & _DRAINED),
         )
         heard_of = "UNKNOWN" not in states
-        servers.append(Server(node, _number(row.get("cpus")), _number(row.get("real_memory")), heard_of))
+        servers.append(Server(node, int(row.get("cpus") or 0), int(row.get("real_memory") or 0), heard_of))
     return sorted(servers, key=lambda server: server.node.name)
 
 
@@ -157,21 +153,5 @@ def _words(value: object) -> list[str]:
     return [str(word) for word in value] if isinstance(value, list | tuple) else []
 
 
-def _number(value: object) -> int:
-    """A number, plain or as {"set": true, "number": 5}; 0 where it is not set."""
-    if isinstance(value, Mapping):
-        value = value.get("number") if value.get("set", True) else 0
-    return int(value) if isinstance(value, int | float | str) and str(value).strip() else 0
-
-
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _exit_of(value: object) -> tuple[int, int]:
-    """Exit status and signal, of a raw status of wait or of its parts."""
-    if isinstance(value, Mapping) and ("return_code" in value or "signal" in value):
-        signal = value.get("signal")
-        return _number(value.get("return_code")), _number(signal.get("id") if isinstance(signal, Mapping) else signal)
-    status = _number(value)
-    return status >> 8 & 0xFF, status & 0x7F

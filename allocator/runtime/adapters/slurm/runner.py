@@ -108,9 +108,8 @@ def claim(order: dict[str, Any]) -> None:
     last = epoch_in(RUN_FILE)
     if last >= order["epoch"]:
         raise RefusalError(f"epoch {order['epoch']} was begun before: the last one was {last}")
-    told = {"epoch": order["epoch"], "job": order["job"], "slurm_job": os.environ.get("SLURM_JOB_ID", "")}
-    told |= {"nodes": os.environ.get("SLURM_JOB_NODELIST", ""), "gpus": os.environ.get("SLURM_JOB_GPUS", "")}
-    told |= {"host": socket.gethostname(), "pid": os.getpid(), "started_at": time.time()}
+    told = {"epoch": order["epoch"], "slurm_job": os.environ.get("SLURM_JOB_ID", "")}
+    told |= {"host": socket.gethostname(), "pid": os.getpid()}
     write_bytes(RUN_FILE, json.dumps(told).encode())
 
 
