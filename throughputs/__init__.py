@@ -21,7 +21,7 @@ from throughputs.colocation.model import (
 from throughputs.configurations import Configurations, read_configurations, write_configurations
 from throughputs.entry_points import load
 from throughputs.errors import InputError
-from throughputs.estimator import LowRankCompletion, ThroughputEstimator
+from throughputs.estimator import ThroughputEstimator
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns, PlainColumns
 from throughputs.prices import PriceTable, read_prices, write_prices
@@ -55,7 +55,6 @@ __all__ = [
     "InterferenceModel",
     "JobType",
     "LogUniformDurations",
-    "LowRankCompletion",
     "PackedColumns",
     "PlainColumns",
     "PriceTable",

@@ -6,6 +6,7 @@ Whatever a file holds, a reader raises `InputError` with its name, or `OSError` 
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -20,9 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias, TypeVar
+
+import numpy as np
 
 from throughputs import limits
+from throughputs.arrays import Flags
 from throughputs.errors import InputError, one_of
 from throughputs.limits import Range
 
@@ -286,28 +290,72 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
     CSV cells are left as text, so that whoever knows the columns can say which line is wrong; lines that
     start with ``#`` above the header are skipped. Rows of a Parquet file count from 1.
     """
-    import pandas as pd
-
     if file_kind(path) == "parquet":
         return _read_parquet(path), 1
-    lines = read_text(path).rstrip("\r\n").split("\n")
-    comments = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    if comments == len(lines) or not lines[comments].strip():
-        raise InputError(path, line=comments + 1, expected="a header line")
+    above, line, rest = divided(read_text(path).rstrip("\r\n"))
+    header, frame, too_long = parse_rows(line, rest, ",", path, above + 1)
+    if too_long.any():
+        row, expected = int(too_long.argmax()), f"{len(header)} values, as in the header"
+        raise InputError(path, line=above + 2 + row, found="more values", expected=expected)
+    return frame.set_axis(header, axis="columns"), above + 2
+
+
+_COMMENTS = re.compile(r"(?:#.*(?:\n|\Z)|\s*\n)*")
+"""What may stand above the header of a table."""
+
+
+def divided(text: str) -> tuple[int, str, str]:
+    """How many lines stand above the first one that says something and is no comment; that line, and what follows."""
+    head = _COMMENTS.match(text)
+    assert head is not None
+    line, _, rest = text[head.end() :].partition("\n")
+    return head[0].count("\n"), line.rstrip("\r"), rest
+
+
+def parse_rows(
+    header: str, rows: str, separator: str, source: object, line: int
+) -> tuple[list[str], pd.DataFrame, Flags]:
+    """Names of the columns in a header, a table of the text in the rows below it, and which of these have more cells.
+
+    Parameters
+    ----------
+    header, rows : text; rows that are too short have empty cells in place of those that they lack.
+    separator : between cells; between bars text is never quoted, as names of jobs may have quotes in them.
+    source, line : of the header, for messages.
+
+    Raises
+    ------
+    InputError
+        No header, or text that is no table.
+    """
+    import pandas as pd
+
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if separator == "|" else csv.QUOTE_MINIMAL
     try:
-        # header=None: below a header, pandas would cut a first row that is too long or take it for an index
-        cells = pd.read_csv(
-            io.StringIO("\n".join(lines) + "\n", newline=""),
-            header=None,
-            dtype=str,
-            keep_default_na=False,
-            skiprows=comments,
+        names = [name.strip() for name in next(csv.reader([header], delimiter=separator, quoting=quoting), [])]
+    except csv.Error as error:
+        raise InputError(source, line=line, expected=f"a header line ({error})") from error
+    while names and not names[-1]:  # sacct -p ends every line with a bar
+        names.pop()
+    if not names:
+        raise InputError(source, line=line, expected="a header line")
+    # one more column than the header, so that a row that is too long shows
+    places = [str(place) for place in range(len(names) + 1)]
+    try:
+        frame = pd.read_csv(
+            io.StringIO(f"{separator.join(places)}\n{rows}", newline=""),
+            sep=separator,
+            usecols=places,
+            index_col=False,
+            dtype=object,
+            na_filter=False,
             skip_blank_lines=False,
+            quoting=quoting,
         )
     except (ValueError, OverflowError) as error:  # those of pandas are among them
-        raise _parser_error(path, str(error)) from error
-    frame = cells.iloc[1:].set_axis(cells.iloc[0].to_list(), axis="columns").reset_index(drop=True)
-    return frame, comments + 2
+        raise InputError(source, expected=f"a table of text ({error})") from error
+    last = frame.pop(places[-1])
+    return names, frame, np.asarray(last.to_numpy(dtype=object) != "", dtype=bool)
 
 
 def read_columns(path: Path) -> list[str]:
@@ -373,14 +421,6 @@ def write_rows(path: StrPath, made: HasFrame) -> None:
     path = Path(path)
     check_table_name(path)
     write_frame(path, made.to_frame())
-
-
-def _parser_error(path: Path, message: str) -> InputError:
-    match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message)
-    if match is None:
-        return InputError(path, expected=f"a CSV file ({message})")
-    expected, line, found = (int(g) for g in match.groups())
-    return InputError(path, line=line, found=f"{found} values", expected=f"{expected} values, as in the header")
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, expect
 from throughputs.limits import require_all, whole_numbers
 from throughputs.matrix import ThroughputMatrix
-from throughputs.tables.table import ThroughputTable
 
 _SOURCE = "packed columns"
 
@@ -115,45 +114,6 @@ class PackedColumns:
             jobs=labels,
             accelerators=by_group.accelerators,
         )
-
-    @classmethod
-    def from_table(
-        cls,
-        table: ThroughputTable,
-        job_types: Sequence[str],
-        scale_factors: ArrayLike,
-        accelerators: Sequence[str],
-        jobs: Sequence[Hashable] | None = None,
-    ) -> PackedColumns:
-        """Columns of N jobs whose job types and scale factors are in a table with co-location.
-
-        Raises
-        ------
-        InputError
-            Names the job type, scale factor or accelerator type that the table does not know.
-        """
-        sizes = whole_numbers(scale_factors, _SOURCE, "scale_factors")
-        expect(
-            sizes.shape == (len(job_types),),
-            _SOURCE,
-            "scale_factors",
-            sizes.shape,
-            f"one for each of {len(job_types)} jobs",
-        )
-        kinds = list(zip(job_types, sizes.tolist(), strict=True))
-        present = sorted(set(kinds))
-        position = {kind: a for a, kind in enumerate(present)}
-        G, M = len(present), len(accelerators)
-        alone = table.rates([name for name, _ in present], [size for _, size in present], accelerators)
-        together = np.zeros((G, G, M))
-        for a, one in enumerate(present):
-            for b, other in enumerate(present[a:], start=a):
-                if one[1] == other[1]:
-                    rates = table.colocated_rates(*one, *other, accelerators)
-                    together[b, a], together[a, b] = rates[:, 1], rates[:, 0]
-        group = np.array([position[kind] for kind in kinds], dtype=np.int64)
-        of_group = np.array([size for _, size in present], dtype=np.int64)
-        return cls(group, alone.reshape(G, M), together, of_group, jobs=jobs, accelerators=accelerators)
 
     @classmethod
     def from_jobs(

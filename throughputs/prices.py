@@ -20,6 +20,7 @@ from throughputs.arrays import Floats, Ints
 from throughputs.errors import InputError, expect
 from throughputs.files import StrPath, read_rows, write_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, Column, FrameReader
+from throughputs.limits import require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,20 +51,18 @@ class _History(NamedTuple):
     @classmethod
     def checked(cls, when: ArrayLike, prices: ArrayLike, source: str, name: str) -> _History:
         times, values = np.array(when, dtype=float), np.array(prices, dtype=float)
+        if times.ndim != 1 or times.shape != values.shape or not len(times):
+            found = f"times of shape {times.shape}, prices of shape {values.shape}"
+            raise InputError(source, field=name, found=found, expected="one price for each time, at least one")
         with np.errstate(over="ignore", invalid="ignore"):
-            fits = times.ndim == 1 and times.shape == values.shape and len(times) > 0
-            steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR if fits else np.zeros(0)
-            paid = np.concatenate([[0.0], np.cumsum(steps)])
-        shapes = f"times of shape {times.shape}, prices of shape {values.shape}"
-        for good, found, expected in (
-            (fits, shapes, "one price for each time, at least one"),
-            (np.isfinite(times).all() and (np.diff(times) > 0).all(), times, "finite, strictly ascending times"),
-            (((values >= 0) & np.isfinite(values)).all(), values, "finite prices of at least 0 dollars per GPU hour"),
-            (np.isfinite(paid).all(), values, "a finite sum of dollars"),
+            gaps = np.diff(times)
+            paid = np.append(0.0, np.cumsum(gaps * values[:-1] / _SECONDS_PER_HOUR))
+        for good, wrong, expected in (
+            (np.isfinite(times) & np.append(True, gaps > 0), times, "finite, strictly ascending times"),
+            ((values >= 0) & np.isfinite(values), values, "finite prices of at least 0 dollars per GPU hour"),
+            (np.isfinite(paid), values, "a finite sum of dollars"),
         ):
-            if not good:
-                shown = found if isinstance(found, str) else found.tolist()
-                raise InputError(source, field=name, found=shown, expected=expected)
+            require(good, wrong, source, name, expected)
         return cls(times, values, paid)
 
     def step(self, seconds: ArrayLike) -> Ints:
@@ -173,10 +172,7 @@ class PriceTable:
         for field, values in (("start_seconds", start), ("end_seconds", end)):
             expect(values.shape in ((), (M,)), self.source, field, values.shape, f"a scalar or shape {(M,)}")
         start, end = np.broadcast_to(start, (M,)), np.broadcast_to(end, (M,))
-        if not (end >= start).all():
-            i = int(np.argmin(end >= start))
-            expected = f"a time not before the start, {start[i]}"
-            raise InputError(self.source, field="end_seconds", found=end[i].item(), expected=expected)
+        require(end >= start, end, self.source, "end_seconds", "a time not before the start")
         dollars = np.zeros(M)
         for name in dict.fromkeys(accelerators):
             here = np.array([other == name for other in accelerators])
@@ -199,6 +195,8 @@ class PriceTable:
             A column is missing or unknown, a cell is not what it should be, or an accelerator type has two prices
             at one time in one zone.
         """
+        import pandas as pd
+
         reader = FrameReader(frame, source, first_line)
         when = "timestamp" if reader.has("timestamp") else "time_seconds"
         columns = reader.read({when: _TIMES[when]} | _COLUMNS)
@@ -206,17 +204,16 @@ class PriceTable:
         if when == "timestamp" and len(times):
             reader.require(~np.isnat(times), times, when, "a date and time such as 2020-01-31T12:00:00Z")
             times = (times - times.min()) / np.timedelta64(1, "s")
-        changes: dict[str, dict[str, dict[float, float]]] = {}
-        rows = zip(
-            *(array.tolist() for array in (columns["accelerator"], columns["zone"], times, columns["price"])),
-            strict=True,
-        )
-        for row, (name, zone, time, price) in enumerate(rows):
-            known = changes.setdefault(name, {}).setdefault(zone, {})
-            if known.setdefault(time, price) != price:
-                expected = f"one price of {name!r} at one time, there is {known[time]} already"
-                raise reader.error(row, "price", price, expected)
-        return cls({name: _cheapest(by_zone) for name, by_zone in changes.items()}, source)
+        keys = ["accelerator", "zone", "time"]
+        table = pd.DataFrame(columns | {"time": times})
+        first = table.groupby(keys)["price"].transform("first").to_numpy()
+        expected = "one price of a type at one time, as in the first of such rows"
+        reader.require(first == columns["price"], columns["price"], "price", expected)
+        histories = {}
+        for name, rows in table.drop_duplicates(keys).groupby("accelerator", sort=False):
+            least = rows.pivot(index="time", columns="zone", values="price").ffill().min(axis=1)
+            histories[str(name)] = least.index.to_numpy(), least.to_numpy()
+        return cls(histories, source)
 
     def to_frame(self) -> pd.DataFrame:
         """Table with columns time_seconds, accelerator, price and one row per change."""
@@ -269,15 +266,3 @@ def write_prices(prices: PriceTable, path: StrPath) -> None:
         The extension is not known.
     """
     write_rows(path, prices)
-
-
-def _cheapest(by_zone: Mapping[str, Mapping[float, float]]) -> tuple[Floats, Floats]:
-    """Times at which the least price on offer is told anew, and that price."""
-    times = np.unique(np.concatenate([list(changes) for changes in by_zone.values()]))
-    offers = np.full((len(by_zone), len(times)), np.inf)
-    for z, changes in enumerate(by_zone.values()):
-        when = np.array(sorted(changes))
-        prices = np.array([changes[time] for time in when.tolist()])
-        step = np.searchsorted(when, times, side="right") - 1
-        offers[z] = np.where(step >= 0, prices[np.maximum(step, 0)], np.inf)
-    return times, offers.min(axis=0)

@@ -160,7 +160,7 @@ def most_value(
     return solve_columns(program.column_program(), MostDeadlines(program), solver=solver, seconds=seconds)
 
 
-def least_gpu_seconds(jobs: Sequence[DeadlineJob], gpus: int, now: float, *, solver: str = "auto") -> float:
+def least_gpu_seconds(jobs: Sequence[DeadlineJob], gpus: int, now: float) -> float:
     """GPU time that any schedule takes which meets all deadlines; inf proves that there is none."""
     if any(job.deadline <= now for job in jobs):
         return inf
@@ -169,6 +169,6 @@ def least_gpu_seconds(jobs: Sequence[DeadlineJob], gpus: int, now: float, *, sol
     most = float(cost.max())
     goal = Total(cost / most, maximise=False)
     try:
-        return most * solve_columns(program.column_program(all_met=True), goal, solver=solver).objective
+        return most * solve_columns(program.column_program(all_met=True), goal).objective
     except InfeasibleError:
         return inf

@@ -34,7 +34,6 @@ def maximise_packed_worth(
     *,
     unit: str = "",
     solver: str = "auto",
-    tolerance: float = TOLERANCE,
 ) -> PackedSolution:
     """Shares of the largest worth at which every job keeps its throughput::
 
@@ -73,7 +72,7 @@ def maximise_packed_worth(
     proof = solve_for_sum(ClassPairs(reduction.program, solver), goal)
     held, time, dual_prices = proof.proving
     prices = with_absent_types(polytope, reduction, at_all + held[:, None], time, dual_prices)
-    found = _solution(polytope, reduction, proof.point, (proof.objective, proof.bound), prices, held, tolerance)
+    found = _solution(polytope, reduction, proof.point, (proof.objective, proof.bound), prices, held)
     return replace(found, unit=unit, seconds=perf_counter() - started)
 
 
@@ -84,7 +83,6 @@ def maximise_packed_ratio(
     *,
     unit: str = "",
     solver: str = "auto",
-    tolerance: float = TOLERANCE,
 ) -> PackedSolution:
     """The most steps per cost at which every job keeps its throughput::
 
@@ -114,7 +112,7 @@ def maximise_packed_ratio(
     if program is None:
         return no_jobs(polytope, reduction, unit=unit, seconds=0.0)
     if not f.any():
-        solution = _without_floors(polytope, d, solver, tolerance)
+        solution = _without_floors(polytope, d, solver)
         return replace(solution, unit=unit, seconds=perf_counter() - started)
     cost, ones = d[reduction.types], np.ones(program.rates.shape)
     least = dot(program.counts * f, _least_cost(program, cost))
@@ -135,7 +133,7 @@ def maximise_packed_ratio(
         spent = least
     prices = with_absent_types(polytope, reduction, 1.0 + held, time, dual_prices, largest.proven_at * d) / spent
     ratio = largest.ratio, largest.bound
-    found = _solution(polytope, reduction, largest.best.point, ratio, prices, held / spent, tolerance)
+    found = _solution(polytope, reduction, largest.best.point, ratio, prices, held / spent)
     return replace(found, unit=unit, seconds=perf_counter() - started)
 
 
@@ -146,7 +144,6 @@ def _solution(
     figures: tuple[float, float],
     prices: Array,
     multipliers: Array,
-    tolerance: float,
 ) -> PackedSolution:
     """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
     shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
@@ -157,7 +154,7 @@ def _solution(
         reduction,
         shares,
         pairs,
-        status="optimal" if gap <= tolerance else "feasible",
+        status="optimal" if gap <= TOLERANCE else "feasible",
         objective=value,
         bound=bound,
         gap=gap,
@@ -187,7 +184,7 @@ def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Array) -
     return reduction, needed[reduction.first]
 
 
-def _without_floors(polytope: PackedPolytope, cost: Array, solver: str, tolerance: float) -> PackedSolution:
+def _without_floors(polytope: PackedPolytope, cost: Array, solver: str) -> PackedSolution:
     """The best columns, as much of them as the cluster has room for."""
     columns = polytope.columns
     jobs = np.bincount(columns.group, minlength=len(columns.alone))
@@ -212,8 +209,8 @@ def _without_floors(polytope: PackedPolytope, cost: Array, solver: str, toleranc
         accelerators=columns.accelerators,
     )
     part = PackedPolytope(best, polytope.capacity)
-    filled = solve_packed(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver, tolerance=tolerance)
+    filled = solve_packed(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver)
     gained = float(polytope.throughput(filled.shares, filled.pairs).sum())
     value = gained / dot(cost, polytope.used(filled.shares, filled.pairs))
     served = reduce(polytope, np.zeros((polytope.n_jobs, 1))).served
-    return with_ratio(filled, value, most, served, better, tolerance)
+    return with_ratio(filled, value, most, served, better)

@@ -49,7 +49,6 @@ def maximise_worth(
     evenness: float = 0.0,
     unit: str = "",
     solver: str = "auto",
-    tolerance: float = TOLERANCE,
 ) -> Solution:
     """Shares of the largest worth at which every job keeps its throughput::
 
@@ -80,15 +79,15 @@ def maximise_worth(
         prices = _with_absent_types(polytope, q, np.zeros(polytope.n_jobs), np.zeros(len(polytope.capacity)))
         return Solution.empty(polytope.n_jobs, prices, unit=unit, seconds=0.0)
     (value,) = reduced.columns
-    found = reduced.solve(Total(reduced.of_classes(value)), solver, tolerance)
+    found = reduced.solve(Total(reduced.of_classes(value)), solver)
     shares = reduced.feasible(found)
     attained = reduced.total(value, shares)
     if evenness > 0 and found.status == "optimal" and not reduced.settled(value, found):
         even = _evened(reduced, value, shares, evenness)
         at_even = reduced.total(value, even)
-        if at_even >= found.bound or relative_gap(at_even, found.bound) <= tolerance:
+        if at_even >= found.bound or relative_gap(at_even, found.bound) <= TOLERANCE:
             shares, attained = even, at_even
-    solution = reduced.solution(polytope, found, shares, attained, q, tolerance)
+    solution = reduced.solution(polytope, found, shares, attained, q)
     return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 
@@ -100,7 +99,6 @@ def maximise_ratio(
     *,
     unit: str = "",
     solver: str = "auto",
-    tolerance: float = TOLERANCE,
 ) -> Solution:
     """The largest gain per cost at which every job keeps its throughput::
 
@@ -134,15 +132,15 @@ def maximise_ratio(
     worth = g[:, None] * polytope.rates
     reduced = _reduced(polytope, floors, worth, d)
     if not reduced.floors.any():
-        solution = _without_floors(polytope, g, d, solver, tolerance)
+        solution = _without_floors(polytope, g, d, solver)
     else:
         numerator, denominator = reduced.columns
         goal = Ratio(reduced.of_classes(numerator), reduced.of_classes(denominator))
-        found = reduced.solve(goal, solver, tolerance)
+        found = reduced.solve(goal, solver)
         shares = reduced.feasible(found)
         value = reduced.total(numerator, shares) / reduced.total(denominator, shares)
         left = (worth - value * d) / found.stages[0].unit
-        solution = reduced.solution(polytope, found, shares, value, left, tolerance)
+        solution = reduced.solution(polytope, found, shares, value, left)
     return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 
@@ -172,7 +170,7 @@ class _Reduced:
         """The sum over all jobs."""
         return dot(self.part.counts, (figures * shares).sum(axis=1))
 
-    def solve(self, goal: Objective, solver: str, tolerance: float) -> ColumnSolution:
+    def solve(self, goal: Objective, solver: str) -> ColumnSolution:
         """The program over columns."""
         if solver not in ("auto", *ENGINES):
             get_backend(solver)
@@ -180,7 +178,7 @@ class _Reduced:
         part = self.part
         columns = Configurations.from_matrix(part.columns.matrix)
         program = ColumnProgram(columns, part.capacity, floors=self.floors, counts=part.counts)
-        return solve_columns(program, goal, solver=solver, tolerance=tolerance)
+        return solve_columns(program, goal, solver=solver)
 
     def feasible(self, found: ColumnSolution) -> Array:
         """(K, types) shares without the excess that solvers leave; SolverError where they miss a floor."""
@@ -207,7 +205,7 @@ class _Reduced:
         return bool((self.part.throughput(shares) >= self.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
 
     def solution(
-        self, polytope: Polytope, found: ColumnSolution, shares: Array, value: float, worth: Array, tolerance: float
+        self, polytope: Polytope, found: ColumnSolution, shares: Array, value: float, worth: Array
     ) -> Solution:
         """For all jobs; `worth` (N, M) of the columns in units of the objective prices types without GPUs."""
         N, M = polytope.rates.shape
@@ -219,7 +217,7 @@ class _Reduced:
         gap = relative_gap(value, found.bound) if value < found.bound else 0.0
         return Solution(
             shares=whole,
-            status="optimal" if gap <= tolerance else "feasible",
+            status="optimal" if gap <= TOLERANCE else "feasible",
             objective=value,
             bound=max(found.bound, value),
             gap=gap,
@@ -296,7 +294,7 @@ def _evened(reduced: _Reduced, worth: Array, best: Array, evenness: float) -> Ar
     return best
 
 
-def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str, tolerance: float) -> Solution:
+def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str) -> Solution:
     """The best columns, as much of them as the cluster has room for."""
     worth = gains[:, None] * polytope.rates
     usable = np.where(polytope.capacity > 0, worth / cost, 0.0)
@@ -309,15 +307,13 @@ def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str, 
     spent, gained = (dot(polytope.counts, (each * filled.shares).sum(axis=1)) for each in (cost, worth))
     served = np.asarray((worth[:, polytope.capacity > 0] > 0).any(axis=1))
     better = ~(polytope.capacity > 0) & (worth / cost > most).any(axis=0)
-    return with_ratio(filled, gained / spent, most, served, better, tolerance)
+    return with_ratio(filled, gained / spent, most, served, better)
 
 
 S = TypeVar("S", bound=Solution)
 
 
-def with_ratio(
-    filled: S, value: float, most: float, served: NDArray[np.bool_], better: NDArray[np.bool_], tolerance: float
-) -> S:
+def with_ratio(filled: S, value: float, most: float, served: NDArray[np.bool_], better: NDArray[np.bool_]) -> S:
     """The solution that runs nothing but the best columns, with its ratio `value` as objective; none exceeds `most`.
 
     Parameters
@@ -328,7 +324,7 @@ def with_ratio(
     gap = relative_gap(value, most) if value < most else 0.0
     return replace(
         filled,
-        status="optimal" if gap <= tolerance else "feasible",
+        status="optimal" if gap <= TOLERANCE else "feasible",
         objective=value,
         bound=max(most, value),
         gap=gap,

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from allocator import Cluster, ClusterState, default_table
-from throughputs import PackedColumns, default_colocation
+from allocator.protocol.colocated import of_trace, take
+from throughputs import Trace, default_colocation
 
 TYPES = ["v100", "p100", "k80"]
 PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
@@ -42,5 +43,7 @@ def state_of(
     if slo_hours:
         known["slo_seconds"] = np.where(rng.random(n) < 0.6, rng.uniform(*slo_hours, n) * 3600, np.inf)
     if sharing:
-        known["colocation"] = PackedColumns.from_table(TABLE, kinds, gangs, gpus.accelerators)
+        known["colocation"] = take(
+            of_trace(Trace(kinds, gangs, np.ones(n), np.zeros(n)), TABLE, gpus, ()), np.arange(n)
+        )
     return ClusterState(gpus, matrix, **known | columns)

@@ -134,8 +134,6 @@ def test_measured_figures_take_precedence(model):
     )
     both = measured.with_colocation(model)
     np.testing.assert_allclose(both.colocated_rates("a", 1, "c", 1, ["v100", "k80"]), [[8, 7], [5, 10]])
-    ours = measured.with_colocation(model, keep_measured=False)
-    np.testing.assert_allclose(ours.colocated_rates("a", 1, "c", 1, V100), [[10, 20]])
 
 
 def test_default_model_is_as_near_to_the_public_table_as_documented(public_data):

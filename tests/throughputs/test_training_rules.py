@@ -58,7 +58,6 @@ def test_a_file_of_ones_own(tmp_path):
     path = written(tmp_path, SMALL)
     rules = read_rules(path)
     assert rules.accordion_start == 0.25
-    assert rules.source == str(path)
     net = rules.models["Net"]
     assert (net.samples_per_epoch, net.largest_batch_size) == (100, 40)
     assert net.doublings == {(10, 1): (3, 7, 9), (10, 2): (4,)}

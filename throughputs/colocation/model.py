@@ -140,11 +140,6 @@ class InterferenceModel:
             )
 
     @property
-    def n_resources(self) -> int:
-        """K, the number of shared resources."""
-        return int(self.sensitivity.shape[2])
-
-    @property
     def fractions(self) -> Floats:
         """(G, G, M) retained fraction of row beside column, in the model's own order."""
         slowdown = 1.0 + np.einsum("amk,bmk->abm", self.sensitivity, self.pressure)
@@ -169,20 +164,19 @@ class InterferenceModel:
         InputError
             A column is missing or unknown, a number is missing or negative, or a row is given twice.
         """
+        import pandas as pd
+
         reader = FrameReader(frame, source, first_line)
         K = max(1, sum(str(name).startswith("sensitivity_") for name in frame.columns))
         numbers = [f"{kind}_{k + 1}" for kind in ("sensitivity", "pressure") for k in range(K)] + ["memory_share"]
         columns = {"job_type": Column("text"), "accelerator": Column("text")} | dict.fromkeys(numbers, _NUMBER)
         table = reader.read(columns)
-        names, places = table["job_type"].tolist(), table["accelerator"].tolist()
-        job_types, accelerators = list(dict.fromkeys(names)), list(dict.fromkeys(places))
-        values = np.full((len(job_types), len(accelerators), len(numbers)), np.nan)
-        rows, columns_ = _positions(names, job_types), _positions(places, accelerators)
+        (rows, job_types), (places, accelerators) = (pd.factorize(table[name]) for name in ("job_type", "accelerator"))
         expected = "one row for each job type on each accelerator type"
-        reader.require_once(rows * len(accelerators) + columns_, table["job_type"], "job_type", expected)
-        for k, column in enumerate(numbers):
-            values[rows, columns_, k] = table[column]
-        return cls(job_types, accelerators, values[..., :K], values[..., K:-1], values[..., -1], source)
+        reader.require_once(rows * len(accelerators) + places, table["job_type"], "job_type", expected)
+        values = np.full((len(job_types), len(accelerators), len(numbers)), np.nan)
+        values[rows, places] = np.column_stack([table[name] for name in numbers])
+        return cls(list(job_types), list(accelerators), values[..., :K], values[..., K:-1], values[..., -1], source)
 
     def to_frame(self) -> pd.DataFrame:
         """Table with one row per job type and accelerator type that the model knows."""
@@ -193,12 +187,9 @@ class InterferenceModel:
             "job_type": np.array(self.job_types, dtype=object)[g],
             "accelerator": np.array(self.accelerators, dtype=object)[m],
         }
-        for k in range(self.n_resources):
-            columns[f"sensitivity_{k + 1}"] = self.sensitivity[g, m, k]
-        for k in range(self.n_resources):
-            columns[f"pressure_{k + 1}"] = self.pressure[g, m, k]
-        columns["memory_share"] = self.memory_share[g, m]
-        return pd.DataFrame(columns)
+        for kind in ("sensitivity", "pressure"):
+            columns |= {f"{kind}_{k}": figures for k, figures in enumerate(getattr(self, kind)[g, m].T, start=1)}
+        return pd.DataFrame(columns | {"memory_share": self.memory_share[g, m]})
 
 
 @cache

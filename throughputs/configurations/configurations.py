@@ -157,17 +157,17 @@ class Configurations:
         a, b = packed.group[first], packed.group[second]
         pair, on = np.nonzero((packed.together[a, b] > 0) | (packed.together[b, a] > 0))
         first, second, a, b = first[pair], second[pair], a[pair], b[pair]
-        job = np.concatenate([np.repeat(np.arange(N), M), first])
-        columns = {
-            "job": job,
-            "pool": np.concatenate([np.tile(np.arange(M), N), on]),
-            "gpus": packed.scale_factors[job],
-            "rate": np.concatenate([packed.rates.ravel(), packed.together[a, b, on]]),
-            "batch_size": np.zeros(len(job), dtype=np.int64),
-            "partner": np.concatenate([np.full(N * M, -1), second]),
-            "partner_rate": np.concatenate([np.zeros(N * M), packed.together[b, a, on]]),
-        }
-        return cls._trusted(_in_order(columns), packed.jobs, packed.accelerators)
+        job = np.append(np.repeat(np.arange(N), M), first)
+        return cls(
+            job,
+            np.append(np.tile(np.arange(M), N), on),
+            packed.scale_factors[job],
+            np.append(packed.rates, packed.together[a, b, on]),
+            partner=np.append(np.full(N * M, -1), second),
+            partner_rate=np.append(np.zeros(N * M), packed.together[b, a, on]),
+            jobs=packed.jobs,
+            pools=packed.accelerators,
+        )
 
     @classmethod
     def from_table(
@@ -194,15 +194,13 @@ class Configurations:
         InputError
             Names the job type or accelerator type that the table does not know, or a job type with none of `gpus`.
         """
-        wanted = None if gpus is None else {int(count) for count in gpus}
         sizes: dict[str, list[int]] = {}
-        for name in job_types:
-            if name not in sizes:
-                known = table.scale_factors_of(name)
-                sizes[name] = [size for size in known if wanted is None or size in wanted]
-                if not sizes[name]:
-                    expected = f"some of {', '.join(map(str, known))}"
-                    raise InputError(_SOURCE, field=f"gpus of {name!r}", found=gpus, expected=expected)
+        for name in dict.fromkeys(job_types):
+            known = table.scale_factors_of(name)
+            sizes[name] = [size for size in known if gpus is None or size in gpus]
+            if not sizes[name]:
+                expected = f"some of {', '.join(map(str, known))}"
+                raise InputError(_SOURCE, field=f"gpus of {name!r}", found=gpus, expected=expected)
         labels = tuple(range(len(job_types))) if jobs is None else tuple(jobs)
         expect(len(labels) == len(job_types), _SOURCE, "jobs", labels, f"{len(job_types)} labels")
         row = np.repeat(np.arange(len(job_types)), [len(sizes[name]) for name in job_types])
@@ -290,19 +288,17 @@ class Configurations:
             A position is repeated or unknown.
         """
         wanted = np.asarray(jobs, dtype=np.int64).reshape(-1)
-        ordered = np.argsort(wanted, kind="stable")
-        ascending = wanted[ordered]
-        if len(wanted) and (ascending[0] < 0 or ascending[-1] >= self.n_jobs or (np.diff(ascending) == 0).any()):
+        if ((wanted < 0) | (wanted >= self.n_jobs)).any() or len(np.unique(wanted)) < len(wanted):
             expected = f"distinct positions below {self.n_jobs}"
             raise InputError(_SOURCE, field="jobs", found=wanted.tolist(), expected=expected)
         offsets, taken = ragged_rows(self.offsets, wanted)
         columns = self._columns(taken) | {"job": np.repeat(np.arange(len(wanted)), np.diff(offsets))}
         paired = np.flatnonzero(columns["partner"] >= 0)
         if len(paired):
-            partner = columns["partner"]
-            place = np.minimum(np.searchsorted(ascending, partner[paired]), len(wanted) - 1)
-            gone = paired[ascending[place] != partner[paired]]
-            partner[paired] = ordered[place]
+            place = np.full(self.n_jobs, -1)
+            place[wanted] = np.arange(len(wanted))
+            columns["partner"][paired] = place[columns["partner"][paired]]
+            gone = paired[columns["partner"][paired] < 0]
             # without pairs the order of the columns is the old one
             columns = _in_order({name: np.delete(array, gone) for name, array in columns.items()})
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)

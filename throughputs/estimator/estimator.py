@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from throughputs.arrays import Floats, Ints
 from throughputs.colocation.model import retained_fractions
 from throughputs.errors import InputError, expect, expect_one_of
-from throughputs.estimator.completion import LowRankCompletion
+from throughputs.estimator.completion import low_rank_completion
 from throughputs.limits import require_all
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
@@ -42,7 +42,7 @@ class ThroughputEstimator:
     ``f_a[s, j]`` is known for (s, j) in Omega_a. Then, for each job on its own,
 
     1. *completion*: the row f_a is set below the n rows ``Q[r]``, each as a vector of n M entries, and the matrix is
-       completed at low rank (`LowRankCompletion`); estimates are cut to [0, 1] and profiled entries kept as they
+       completed at low rank (`low_rank_completion`); estimates are cut to [0, 1] and profiled entries kept as they
        are. This is the fingerprint of the job;
     2. *match*: a* = argmin_r d(f_a, Q[r]), d the cosine distance, or for a fingerprint of zeros, which has no angle,
        the Euclidean one; the first of equals;
@@ -59,7 +59,6 @@ class ThroughputEstimator:
     Parameters
     ----------
     references : (n, n, M) Q, fractions in [0, 1].
-    completion : settings of the first step.
     estimate : as above.
 
     Raises
@@ -71,12 +70,10 @@ class ThroughputEstimator:
     def __init__(
         self,
         references: ArrayLike,
-        completion: LowRankCompletion | None = None,
         *,
         estimate: Estimate = "match",
     ) -> None:
         self.references = np.array(references, dtype=float)
-        self.completion = completion or LowRankCompletion()
         self.estimate = estimate
         shape = self.references.shape
         expect(
@@ -97,7 +94,6 @@ class ThroughputEstimator:
         table: ThroughputTable,
         job_types: Sequence[str],
         accelerators: Sequence[str],
-        completion: LowRankCompletion | None = None,
         *,
         scale_factor: int = 1,
         estimate: Estimate = "match",
@@ -116,7 +112,7 @@ class ThroughputEstimator:
             a, b, j = (int(i) for i in np.argwhere(np.isnan(fractions))[0])
             where = f"{job_types[a]} beside {job_types[b]} on {accelerators[j]!r}"
             raise InputError(table.source, field=where, expected="the throughput of every pair of reference models")
-        return cls(np.minimum(fractions, 1.0), completion, estimate=estimate)
+        return cls(np.minimum(fractions, 1.0), estimate=estimate)
 
     @property
     def matches(self) -> Ints:
@@ -147,7 +143,7 @@ class ThroughputEstimator:
         _check_fractions("profile", np.nan_to_num(measured), "fractions from 0 to 1, or nan")
         row = measured.ravel()
         rows = self.references.reshape(len(self.references), -1)
-        completed = self.completion.complete(np.vstack([rows, row]))[-1]
+        completed = low_rank_completion(np.vstack([rows, row]))[-1]
         fingerprint = np.where(np.isnan(row), np.clip(completed, 0.0, 1.0), row)
         self._matches.append(int(np.argmin(_distances(fingerprint, rows))))
         self._fingerprints.append(fingerprint.reshape(measured.shape))

@@ -6,7 +6,7 @@ some ten unknowns lists of numbers are the quickest; beyond, columns are elimina
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from math import copysign, inf, nan, sqrt
 
@@ -172,32 +172,33 @@ def eigh(matrix: Floats) -> tuple[Floats, Floats]:
     Jacobi's method, pair by pair in a fixed order.
     """
     a: list[list[float]] = matrix.tolist()
-    n = len(a)
-    vectors = [[float(i == j) for j in range(n)] for i in range(n)]
-    pairs = list(combinations(range(n), 2))
-    for _ in range(_SWEEPS):
-        turned = False
-        for p, q in pairs:
-            off = a[p][q]
-            # below rounding of both diagonal entries
-            if not abs(off) > 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or not abs(off) > 1e-300:
-                continue
-            turned = True
-            cosine, sine = _turn(a[p][p], a[q][q], off)
-            for row in a:
-                row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
-            above, below = a[p], a[q]
-            a[p] = [cosine * x - sine * y for x, y in zip(above, below, strict=True)]
-            a[q] = [sine * x + cosine * y for x, y in zip(above, below, strict=True)]
-            a[p][q] = a[q][p] = 0.0
-            above, below = vectors[p], vectors[q]
-            vectors[p] = [cosine * x - sine * y for x, y in zip(above, below, strict=True)]
-            vectors[q] = [sine * x + cosine * y for x, y in zip(above, below, strict=True)]
-        if not turned:
-            break
-    values = np.array([a[i][i] for i in range(n)])
+    vectors: list[list[float]] = np.eye(len(a)).tolist()
+
+    def turn(p: int, q: int) -> bool:
+        off = a[p][q]
+        # below rounding of both diagonal entries
+        if not abs(off) > 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or not abs(off) > 1e-300:
+            return False
+        cosine, sine = _turn(a[p][p], a[q][q], off)
+        for row in a:
+            row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
+        for rows in (a, vectors):
+            pairs = list(zip(rows[p], rows[q], strict=True))
+            rows[p], rows[q] = [cosine * x - sine * y for x, y in pairs], [sine * x + cosine * y for x, y in pairs]
+        a[p][q] = a[q][p] = 0.0
+        return True
+
+    _sweep(len(a), turn)
+    values = np.array([row[i] for i, row in enumerate(a)])
     order = np.argsort(values, kind="stable")
-    return values[order], np.array(vectors).reshape(n, n)[order].T
+    return values[order], np.array(vectors)[order].T
+
+
+def _sweep(n: int, turn: Callable[[int, int], bool]) -> None:
+    """Turn pairs of n rows in a fixed order until none needs it."""
+    for _ in range(_SWEEPS):
+        if not sum(turn(p, q) for p, q in combinations(range(n), 2)):
+            return
 
 
 def singular_values(matrix: Floats) -> Floats:

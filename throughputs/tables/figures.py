@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from throughputs.arrays import Floats, Ints, Values
-from throughputs.errors import InputError, expect
+from throughputs.arrays import Floats, Ints
+from throughputs.errors import InputError
 from throughputs.frames import NOT_NEGATIVE, Column, FrameReader
 from throughputs.limits import LARGEST_WHOLE_NUMBER, Range
 
@@ -29,9 +29,7 @@ class TableBuilder:
         self._keys: dict[Key, int] = {}
         self._accelerators: dict[str, int] = {}
         self._isolated: dict[tuple[int, int], float] = {}
-        self._pairs: dict[tuple[int, int], int] = {}
-        self._colocated: dict[tuple[int, int], tuple[float, float]] = {}
-        self._ordered: set[tuple[int, int, int]] = set()
+        self._colocated: dict[tuple[int, int, int], tuple[float, float]] = {}
         for table in tables:
             for key in table.keys:
                 self.key(key)
@@ -56,16 +54,13 @@ class TableBuilder:
 
     def add_pair(self, accelerator: str, key: Key, other: Key, figures: tuple[float, float]) -> str | None:
         """Throughput of `key` and of `other` on shared GPUs, steps/s; both orders may come if they agree."""
-        keys, m = (self.key(key), self.key(other)), self.accelerator(accelerator)
-        if (*keys, m) in self._ordered:
+        one, two, m = self.key(key), self.key(other), self.accelerator(accelerator)
+        if (one, two, m) in self._colocated:
             return f"one entry for {key} beside {other} on {accelerator!r}"
-        self._ordered.add((*keys, m))
-        if keys not in self._pairs and keys[::-1] in self._pairs:
-            keys, figures = keys[::-1], figures[::-1]
-        row = self._pairs.setdefault(keys, len(self._pairs))
-        known = self._colocated.setdefault((row, m), figures)
-        if known != figures:
-            return f"the figures given for {other} beside {key}, {known[::-1]}"
+        known = self._colocated.get((two, one, m), figures[::-1])
+        if known != figures[::-1]:
+            return f"the figures given for {other} beside {key}, {known}"
+        self._colocated[one, two, m] = figures
         return None
 
     def add_table(self, table: ThroughputTable) -> None:
@@ -80,12 +75,19 @@ class TableBuilder:
     def figures(self) -> Figures:
         """All that was added, as `ThroughputTable` takes it; nan where nothing was."""
         isolated = np.full((len(self._keys), len(self._accelerators)), np.nan)
-        colocated = np.full((len(self._pairs), len(self._accelerators), 2), np.nan)
-        for (k, m), figure in self._isolated.items():
-            isolated[k, m] = figure
-        for (p, m), figures in self._colocated.items():
-            colocated[p, m] = figures
-        pairs = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2)
+        for entry, figure in self._isolated.items():
+            isolated[entry] = figure
+        rows: dict[tuple[int, int], int] = {}
+        for one, two, _ in self._colocated:
+            if (two, one) not in rows:
+                rows.setdefault((one, two), len(rows))
+        colocated = np.full((len(rows), len(self._accelerators), 2), np.nan)
+        for (one, two, m), figures in self._colocated.items():
+            if (one, two) in rows:
+                colocated[rows[one, two], m] = figures
+            else:
+                colocated[rows[two, one], m] = figures[::-1]
+        pairs = np.array(list(rows), dtype=np.int64).reshape(-1, 2)
         return list(self._keys), list(self._accelerators), isolated, pairs, colocated
 
 
@@ -107,21 +109,26 @@ _COLUMNS = {
 def figures_of_frame(frame: pd.DataFrame, source: str, first_line: int = 1) -> Figures:
     """See `ThroughputTable.from_frame`."""
     reader = FrameReader(frame, source, first_line)
+    present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
+    if 0 < len(present) < len(COLOCATED_COLUMNS):
+        raise InputError(reader.source, found=present, expected=f"none or all of {', '.join(COLOCATED_COLUMNS)}")
     table = reader.read(_COLUMNS)
-    keys = list(zip(table["job_type"].tolist(), table["scale_factor"].tolist(), strict=True))
-    others = _others(reader, table)
+    for name in COLOCATED_COLUMNS[1:]:
+        expected = "a number where other_job_type is given, and nothing where it is empty"
+        reader.require((table["other_job_type"] != "") == ~np.isnan(table[name]), table[name], name, expected)
+    sizes = table["other_scale_factor"]
+    reader.require(np.isnan(sizes) | (sizes == np.rint(sizes)), sizes, "other_scale_factor", _GPUS)
     builder = TableBuilder()
-    rows = zip(keys, table["accelerator"].tolist(), table["throughput"].tolist(), strict=True)
-    for row, (key, accelerator, figure) in enumerate(rows):
-        if row in others:
-            other, other_figure = others[row]
+    rows = zip(*(table[name].tolist() for name in _COLUMNS), strict=True)
+    for row, (name, size, accelerator, figure, other, other_size, other_figure) in enumerate(rows):
+        if other:
             found: object = (figure, other_figure)
-            problem = builder.add_pair(accelerator, key, other, (figure, other_figure))
+            problem = builder.add_pair(accelerator, (name, size), (other, int(other_size)), (figure, other_figure))
         else:
             found = figure
-            problem = builder.add_isolated(accelerator, key, figure)
+            problem = builder.add_isolated(accelerator, (name, size), figure)
         if problem is not None:
-            raise InputError(source, line=row + first_line, field="throughput", found=found, expected=problem)
+            raise reader.error(row, "throughput", found, problem)
     return builder.figures()
 
 
@@ -129,38 +136,12 @@ def frame_of_table(table: ThroughputTable) -> pd.DataFrame:
     """See `ThroughputTable.to_frame`."""
     import pandas as pd
 
-    accelerators = np.array(table.accelerators, dtype=object)
-
-    def of_jobs(keys: Ints, prefix: str = "") -> dict[str, Any]:
-        names, sizes = zip(*(table.keys[k] for k in keys), strict=True) if len(keys) else ((), ())
-        return {f"{prefix}job_type": np.array(names, dtype=object), f"{prefix}scale_factor": np.array(sizes, np.int64)}
-
-    m, k = np.nonzero(~np.isnan(table.isolated.T))
-    frame = pd.DataFrame(of_jobs(k) | {"accelerator": accelerators[m], "throughput": table.isolated[k, m]})
-    if not table.has_colocation:
-        return frame
-    m, p = np.nonzero(~np.isnan(table.colocated).any(axis=2).T)
-    (one, other), (first, second) = table.pairs[p].T, table.colocated[p, m].T
-    pairs = pd.DataFrame(
-        of_jobs(one)
-        | {"accelerator": accelerators[m], "throughput": first}
-        | of_jobs(other, "other_")
-        | {"other_throughput": second}
-    )
-    return pd.concat([frame, pairs.astype({"other_scale_factor": "Int64"})], ignore_index=True)
-
-
-def _others(reader: FrameReader, table: dict[str, Values]) -> dict[int, tuple[Key, float]]:
-    """By row: the second job and its throughput, where there is one."""
-    present = [name for name in COLOCATED_COLUMNS if reader.has(name)]
-    for name in COLOCATED_COLUMNS if present else ():
-        expect(name in present, reader.source, name, present, "all three columns of co-location")
-    names, sizes, figures = (table[name] for name in COLOCATED_COLUMNS)
-    given = names != ""
-    for column in COLOCATED_COLUMNS[1:]:
-        known = ~np.isnan(table[column])
-        reader.require(given | ~known, table[column], column, "nothing, as other_job_type is empty")
-        reader.require(~given | known, table[column], column, "a number, as other_job_type is given")
-    whole = np.isnan(sizes) | (sizes == np.rint(sizes))
-    reader.require(whole, sizes, "other_scale_factor", _GPUS)
-    return {row: ((names[row], int(sizes[row])), float(figures[row])) for row in np.flatnonzero(given).tolist()}
+    keys, accelerators, alone, shared = table.keys, table.accelerators, table.isolated, table.colocated
+    rows: list[Any] = [
+        (*keys[k], accelerators[m], alone[k, m], None, None, np.nan) for m, k in np.argwhere(~np.isnan(alone.T))
+    ]
+    for m, p in np.argwhere(~np.isnan(shared[..., 0].T)):
+        one, other = table.pairs[p]
+        rows.append((*keys[one], accelerators[m], shared[p, m, 0], *keys[other], shared[p, m, 1]))
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"other_scale_factor": "Int64"})
+    return frame if table.has_colocation else frame.drop(columns=list(COLOCATED_COLUMNS))

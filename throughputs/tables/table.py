@@ -241,10 +241,8 @@ class ThroughputTable:
             return _or_zero(self.colocated[self._pair_row[b, a], columns, ::-1])
         return np.zeros((len(columns), 2))
 
-    def with_colocation(
-        self, model: ColocationModel, scale_factors: Sequence[int] = (1,), *, keep_measured: bool = True
-    ) -> ThroughputTable:
-        """This table with the pairs that a model of co-location adds to it.
+    def with_colocation(self, model: ColocationModel, scale_factors: Sequence[int] = (1,)) -> ThroughputTable:
+        """This table with the pairs that a model of co-location adds to it; figures that there are already stay.
 
         Parameters
         ----------
@@ -253,7 +251,6 @@ class ThroughputTable:
         scale_factors : gangs that may share. Pairs have equal scale factors. The public measurements, and with
             them the embedded model, are of single GPUs; naming larger gangs takes their slowdown for that of one
             of their GPUs.
-        keep_measured : whether figures of this table take precedence over the model's; False drops them.
 
         Raises
         ------
@@ -261,7 +258,7 @@ class ThroughputTable:
             The table has no job of a scale factor, or nothing in common with the model.
         """
         builder = TableBuilder(self)
-        builder.add_table(self if keep_measured else ThroughputTable(self.keys, self.accelerators, self.isolated))
+        builder.add_table(self)
         for pair in modelled_pairs(self, model, scale_factors):
             builder.add_pair(*pair)
         return ThroughputTable(*builder.figures(), self.source)

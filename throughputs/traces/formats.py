@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from throughputs.arrays import Floats, Values
+from throughputs.arrays import Values
 from throughputs.entry_points import load
-from throughputs.errors import InputError, expect, expect_one_of
+from throughputs.errors import InputError, expect_one_of
 from throughputs.files import (
     TABLE_KINDS,
     StrPath,
@@ -40,6 +40,7 @@ from throughputs.files import (
     read_text,
     source_of,
     write_frame,
+    write_rows,
     write_text,
 )
 from throughputs.frames import FINITE, Column, FrameReader, columns_of
@@ -131,7 +132,6 @@ _NOT_LOST = frozenset(
 throughput.
 """
 
-_SECONDS = "seconds (or lossy=True, which writes -1)"
 _WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a file of their own"
 
 
@@ -172,8 +172,8 @@ def read_trace(
     """
     path = Path(path)
     expect_one_of(format, ("auto", *read_formats()), "trace", "format")
-    unit = time_unit_seconds
-    expect(unit is None or 0 < unit < np.inf, path, "time_unit_seconds", unit, "seconds above 0")
+    if time_unit_seconds is not None and not 0 < time_unit_seconds < np.inf:
+        raise InputError(path, field="time_unit_seconds", found=time_unit_seconds, expected="seconds above 0")
     log = read_job_log(path, format)
     is_table = format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS)
     if predictions is not None and (log is not None or not is_table):
@@ -295,34 +295,30 @@ def write_trace(
     """
     path = Path(path)
     expect_one_of(format, ("auto", *TRACE_FORMATS), "trace", "format")
-    if format == "pollux":
+    if format == "auto":
+        kind, changes = file_kind(path), (trace.mode != "static").any()
+        format = "table" if kind in TABLE_KINDS else SWF if kind == SWF else "shockwave" if changes else "gavel"
+    if format != "pollux" and (start or rename):
+        raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")
+    if format == "table":
+        write_rows(path, trace)
+    elif format == "pollux":
         check_table_name(path)
         if not lossy:
             _check_dropped(path, trace, format, _POLLUX)
         write_frame(path, load("writers", "pollux")(trace, start=start, rename=rename))
-        return
-    expect(not start and not rename, path, "format", format, "pollux, with another start or other names")
-    if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
-        check_table_name(path)
-        write_frame(path, trace.to_frame())
-        return
-    if format == SWF or (format == "auto" and file_kind(path) == SWF):
-        write_text(path, _print_swf(path, trace, lossy))
-        return
-    if format == "auto":
-        format = "shockwave" if (trace.mode != "static").any() else "gavel"
-    write_text(path, _print(path, trace, format, lossy))
+    elif format == SWF:
+        if not lossy:
+            _check_swf(path, trace)
+        write_text(path, swf_text(trace))
+    else:
+        write_text(path, _print(path, trace, format, lossy))
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines without their ends; blank ones are accepted at the end only."""
-    lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            raise InputError(path, line=number, found=line, expected="a job; only the end of a trace may be blank")
-    return lines
+    """Lines without their ends; blank ones at the end are none."""
+    text = read_text(path).rstrip()
+    return [line.removesuffix("\r") for line in text.split("\n")] if text else []
 
 
 def _detect(path: Path, lines: list[str]) -> str:
@@ -354,30 +350,31 @@ def _parse(path: Path, lines: list[str], fields: dict[str, _Field]) -> Trace:
 def _print(path: Path, trace: Trace, format: str, lossy: bool) -> str:
     fields = TEXT_FORMATS[format]
     if not lossy:
-        _check_dropped(path, trace, format, frozenset(fields))
+        _check_dropped(path, trace, format, frozenset(TEXT_FORMATS[format]))
     columns = [_cells(path, name, field, getattr(trace, name), lossy) for name, field in fields.items()]
     form = "\t".join(field.form for field in fields.values()) + "\n"
     return "".join(form % row for row in zip(*columns, strict=True))
 
 
-def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
-    if not lossy:
-        _check_dropped(path, trace, SWF, _IN_SWF)
-        steps, seconds = trace.total_steps, trace.duration
-        require(~np.isnan(seconds), seconds, path, "duration", _SECONDS)
-        expected = "as many as seconds, as the format has no steps (or lossy=True)"
-        require(steps == seconds, steps, path, "total_steps", expected)
-        end, expected = trace.recorded_start_seconds + seconds, "the recorded start and the duration (or lossy=True)"
-        found = trace.recorded_end_seconds
-        require((found == end) | (np.isnan(found) & np.isnan(end)), found, path, "recorded_end_seconds", expected)
-
-    def whole(name: str, values: Floats) -> Floats:
-        if not lossy:
-            expected = "whole seconds, as the format has them (or lossy=True)"
-            require(values == np.trunc(values), values, path, name, expected)
-        return np.trunc(values)
-
-    return swf_text(trace, whole)
+def _check_swf(path: Path, trace: Trace) -> None:
+    """Refuse what the Standard Workload Format does not hold."""
+    _check_dropped(path, trace, SWF, _IN_SWF)
+    steps, seconds, found = trace.total_steps, trace.duration, trace.recorded_end_seconds
+    end = trace.recorded_start_seconds + seconds
+    for name, good, expected in (
+        ("duration", ~np.isnan(seconds), "seconds (or lossy=True, which writes -1)"),
+        ("total_steps", steps == seconds, "as many as seconds, as the format has no steps (or lossy=True)"),
+        (
+            "recorded_end_seconds",
+            (found == end) | (np.isnan(found) & np.isnan(end)),
+            "the recorded start and the duration (or lossy=True)",
+        ),
+    ):
+        require(good, getattr(trace, name), path, name, expected)
+    for name in ("arrival_time", "recorded_start_seconds", "duration"):
+        values = getattr(trace, name)
+        whole = np.isnan(values) | (values == np.trunc(values))
+        require(whole, values, path, name, "whole seconds, as the format has them (or lossy=True)")
 
 
 def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) -> None:
@@ -387,26 +384,26 @@ def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) 
             continue
         values, default = getattr(trace, name), declared.empty
         if name == "deadline_options":
-            lost = [len(row) > ("deadline" in kept) for row in values.tolist()]
+            good = [len(row) <= ("deadline" in kept) for row in values.tolist()]
         else:
-            lost = [value != default and value == value for value in values.tolist()]
+            good = [value == default or value != value for value in values.tolist()]
         expected = f"{default!r}, as the format {format} has no such field (or lossy=True)"
-        require(~np.array(lost, dtype=bool), values, path, name, expected)
+        require(np.array(good, dtype=bool), values, path, name, expected)
 
 
 def _cells(path: Path, name: str, field: _Field, values: Values, lossy: bool) -> list[Any]:
     """Cells ready for printing."""
     if field.form == "%s":
-        whole = np.array([not any(end in text for end in "\t\n\r") for text in values], dtype=bool)
-        require(whole, values, path, name, "text without tabs and line ends")
+        good = np.array([not any(end in text for end in "\t\n\r") for text in values], dtype=bool)
+        require(good, values, path, name, "text without tabs and line ends")
         return list(values)
     if name == "duration" and not lossy:
-        require(~np.isnan(values), values, path, name, _SECONDS)
+        require(~np.isnan(values), values, path, name, "seconds (or lossy=True, which writes -1)")
     values = np.where(np.isnan(values), -1.0, values)
     if field.form == "%d" and not lossy:
         expected = "a whole number, as the format prints it (or lossy=True)"
         require(values == np.trunc(values), values, path, name, expected)
     if name != "arrival_time":  # everything else has to stay positive
-        shows = (values <= 0) | (values >= (1.0 if field.form == "%d" else 0.5e-6))
-        require(shows, values, path, name, "a number that does not print as 0")
+        printed = (values <= 0) | (values >= (1.0 if field.form == "%d" else 0.5e-6))
+        require(printed, values, path, name, "a number that does not print as 0")
     return list(values)

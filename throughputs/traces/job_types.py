@@ -62,7 +62,7 @@ def job_type(name: str) -> JobType:
     return _BY_NAME[name]
 
 
-def launch_columns(kinds: Sequence[JobType]) -> dict[str, list[Any]]:
+def launch_columns(kinds: Sequence[JobType]) -> dict[str, Any]:
     """Columns of a trace that say how each job is started."""
     return {
         name: [getattr(kind, name) for kind in kinds]

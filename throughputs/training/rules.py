@@ -94,12 +94,10 @@ class AdaptationRules:
     ----------
     models : by name, as job types begin: ``"LM"`` for ``"LM (batch size 20)"``.
     accordion_start : profiles keep the initial batch size of an accordion job up to this share of its epochs.
-    source : where the rules come from, in words.
     """
 
     models: Mapping[str, ModelRules]
     accordion_start: float = 0.0
-    source: str = "adaptation rules"
 
     def find(self, job_type: str) -> tuple[ModelRules, int] | None:
         """Rules and batch size of a job type, as in ``"LM (batch size 20)"``; None if the model is not known."""
@@ -152,15 +150,10 @@ class _Reader(Document):
     def rules(self, content: JsonObject) -> AdaptationRules:
         self.table(content, "", ("source", "accordion_start", "models"))
         start = self.number(content.get("accordion_start", 0.0), "accordion_start", Range(0, 1), "a share from 0 to 1")
-        stated = content.get("source", self.source)
-        if not isinstance(stated, str):
-            raise self.error("source", stated, "text")
         models = self.table(content.get("models"), "models")
         if not models:
             raise self.error("models", None, "at least one model, [models.NAME]")
-        return AdaptationRules(
-            {name: self._model(value, f"models.{name}") for name, value in models.items()}, start, stated
-        )
+        return AdaptationRules({name: self._model(value, f"models.{name}") for name, value in models.items()}, start)
 
     def _model(self, value: object, where: str) -> ModelRules:
         table = self.table(value, where, [field.name for field in fields(ModelRules)])

@@ -33,6 +33,9 @@ _RESOLVED = 1e-10
 _MOST_ENVIED, _MOST_ENVIOUS = 2, 1
 """Rows added at once for each job that envies others, and for each that is envied."""
 
+_MOST_LACKING = 16
+"""Jobs that lack a type whose rows come first, those that are owed most."""
+
 _ROUNDING = 1e-12
 """Relative distance from all of a job's time that is taken for none."""
 
@@ -248,12 +251,13 @@ class _Envy:
         near, owed = self.among(*self.neighbours()), np.flatnonzero(self.owed)
         if not len(owed):
             return [near]
-        lacking = np.flatnonzero((self.relative == 0).any(axis=1) & (self.owed > 0))
-        pairs = np.array([(i, k) for k in lacking for i in range(len(self.owed)) if i != k], dtype=np.intp)
-        envied = self.among(*pairs.reshape(-1, 2).T)
+        lacking = owed[(self.relative[owed] == 0).any(axis=1)]
+        lacking = lacking[np.argsort(-self.owed[lacking], kind="stable")[:_MOST_LACKING]]
+        envious, at = np.nonzero(np.arange(len(self.owed))[:, None] != lacking)
+        first, *later = [self.among(envious, lacking[at]), near] if len(lacking) else [near]
         job = np.nonzero(self.relative)[0]
         time = csr_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(len(self.owed), len(job)))
-        return [Rows(vstack([envied.matrix, time[owed]]), np.concatenate([envied.lower, self.owed[owed]])), near]
+        return [Rows(vstack([first.matrix, time[owed]]), np.concatenate([first.lower, self.owed[owed]])), *later]
 
     def among(self, envious: Positions, envied: Positions) -> Rows:
         """The rows of some pairs."""

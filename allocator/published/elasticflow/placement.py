@@ -62,8 +62,9 @@ class PlacementAnew(Places):
                 resize.append(job)
             else:
                 move.append(job)
-        kinds = (np.array(sorted(jobs), dtype=np.int64) for jobs in (start, stop, move, resize))
-        return Transition(*kinds, np.array(changed, dtype=np.int64), assignment, NOBODY)
+        started, stopped, moved, resized = (np.array(sorted(jobs), np.int64) for jobs in (start, stop, move, resize))
+        rows = np.array(changed, dtype=np.int64)
+        return Transition(started, stopped, moved, resized, rows, assignment, NOBODY)
 
     def gpus_of(self, job: int) -> Gpus:
         """See Places."""

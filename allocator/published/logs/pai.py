@@ -70,19 +70,17 @@ def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str,
     parts = np.bincount(of[has_gpus], (asked * instances)[has_gpus], n)
     # Of a job without GPUs all tasks count: it is left out, for want of them.
     counted = has_gpus | (whole == 0)[of]
-    first = np.zeros(n, dtype=np.int64)
-    rows = np.flatnonzero(counted)[::-1]  # last to first, so that the first stays
-    first[of[rows]] = rows
-    start = _extreme(np.fmin, tasks, "start_time", of, counted, n)
-    end = _extreme(np.fmax, tasks, "end_time", of, counted, n)
+    times = {name: numbers(tasks[name].to_numpy(dtype=object)) for name in ("start_time", "end_time")}
+    spans = pd.DataFrame(times | {"row": np.arange(len(of))})[counted].groupby(of[counted])
+    first, start, end = spans["row"].first().to_numpy(), spans["start_time"].min(), spans["end_time"].max()
     columns: Cells = {name: tasks[name].to_numpy(dtype=object)[first] for name in ("task_name", "gpu_type", "status")}
     columns |= {
         "job_name": np.asarray(names, dtype=object),
         "gpus": printed(np.asarray(whole, dtype=np.float64)),
         "share of each GPU": printed(np.divide(parts, whole, out=np.ones(n), where=whole > 0)),
-        "first start": printed(start),
-        "last end": printed(end),
-        "seconds of tasks": printed(end - start),
+        "first start": printed(start.to_numpy()),
+        "last end": printed(end.to_numpy()),
+        "seconds of tasks": printed((end - start).to_numpy()),
     }
     submission, user, note = _of_jobs(source, columns["job_name"])
     columns["submission"] = np.where(submission == "", columns["first start"], submission).astype(object)
@@ -91,12 +89,17 @@ def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str,
     return columns, first + first_line, (note,) if note else ()
 
 
+def _beside(source: str, table: str) -> tuple[Path, bool]:
+    """Where the table of that name is, the file of the tasks with its name for ``task``; and whether it is there."""
+    path = Path(source)
+    beside = path.with_name(path.name.replace("task", table))
+    return beside, beside != path and beside.exists()
+
+
 def _of_jobs(source: str, jobs: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_], str]:
     """Submission and user of each job as the table of jobs has them, and a note where there is none."""
-    path = Path(source)
-    beside = path.with_name(path.name.replace("task", "job"))
-    none = np.full(len(jobs), "", dtype=object)
-    if beside == path or not beside.exists():
+    (beside, there), none = _beside(source, "job"), np.full(len(jobs), "", dtype=object)
+    if not there:
         note = f"no table of jobs beside it ({beside.name}): the first start stands in for the submission"
         return none, none, note
     table, _ = _table(read_text(beside), str(beside), _JOB)
@@ -114,9 +117,8 @@ def _used(source: str, tasks: pd.DataFrame, gpus: NDArray[np.float64], jobs: pd.
     """
     import pandas as pd
 
-    path = Path(source)
-    beside = path.with_name(path.name.replace("task", "sensor"))
-    if beside == path or not beside.exists():
+    beside, there = _beside(source, "sensor")
+    if not there:
         return np.full(len(jobs), np.nan)
     keys = ["job_name", "task_name"]
     head = read_head(beside).partition("\n")[0].rstrip("\r").split(",") == list(_SENSOR)
@@ -158,15 +160,6 @@ def _table(text: str, source: str, columns: Sequence[str]) -> tuple[pd.DataFrame
         expected = f"{len(columns)} cells: {', '.join(columns)}"
         raise InputError(source, line=int(wrong[0]) + first_line, found="more", expected=expected)
     return frame, first_line
-
-
-def _extreme(
-    which: np.ufunc, tasks: pd.DataFrame, column: str, of: NDArray[np.int64], chosen: NDArray[np.bool_], n: int
-) -> NDArray[np.float64]:
-    """(n,) the least or the largest time of the chosen tasks of each job; nan where there is none."""
-    found = np.full(n, np.nan)
-    which.at(found, of[chosen], numbers(tasks[column].to_numpy(dtype=object))[chosen])
-    return found
 
 
 PAI_2020 = Layout(

@@ -10,6 +10,7 @@ Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for D
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,36 +39,27 @@ def _cells(text: str, source: str) -> tuple[Cells, None, tuple[str, ...]]:
         An entry is not a job of this log.
     """
     jobs = parse_json(text, source)
-    rows: dict[str, list[str]] = {name: [] for name in (*_OF_JOB, "first start", "last end", "gpus")}
-    starts: list[str] = []
-    ends: list[str] = []
-    owner: list[int] = []
-    running = np.zeros(len(jobs), dtype=np.bool_)
     for i, job in enumerate(jobs):
         attempts = job.get("attempts") if isinstance(job, dict) else None
         if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
             expected = "an object with a list of attempts, as in cluster_job_log of Philly"
             raise InputError(source, field=f"jobs[{i}]", found=job, expected=expected)
-        for name in _OF_JOB:
-            rows[name].append(_text(job.get(name)))
-        begun, over = ([_text(attempt.get(name)) for attempt in attempts] for name in ("start_time", "end_time"))
-        rows["first start"].append(next(filter(None, begun), ""))
-        rows["last end"].append(over[-1] if over else "")
-        rows["gpus"].append(str(max(map(_gpus, attempts), default=0)))
-        running[i] = bool(begun) and not over[-1]
-        starts += begun
-        ends += over
-        owner += [i] * len(attempts)
-    of = np.array(owner, dtype=np.int64)
-    clock = Clock(_PACIFIC, None)
-    times = clock.seconds(np.array([*starts, *ends], dtype=object))
-    seconds = times[len(starts) :] - times[: len(starts)]
+    n, of_job = len(jobs), [job["attempts"] for job in jobs]
+    begun, over = ([[_text(each.get(name)) for each in own] for own in of_job] for name in ("start_time", "end_time"))
+    of = np.repeat(np.arange(n), np.array([len(own) for own in of_job], dtype=np.int64))
+    times = Clock(_PACIFIC, None).seconds(np.array([*chain(*begun), *chain(*over)], dtype=object))
+    seconds = times[len(of) :] - times[: len(of)]
     known = ~np.isnan(seconds)
-    total = np.bincount(of[known], seconds[known], len(jobs))
-    none = running | (np.bincount(of[known], minlength=len(jobs)) == 0)
-    rows["seconds of attempts"] = ["" if no else repr(value) for no, value in zip(none, total.tolist(), strict=True)]
-    columns = {name: np.array(cells, dtype=object) for name, cells in rows.items()}
-    return columns, None, _notes(np.bincount(of, minlength=len(jobs)), int((~known).sum()))
+    total, count = np.bincount(of[known], seconds[known], n).tolist(), np.bincount(of[known], minlength=n).tolist()
+    last = [own[-1] if own else "" for own in over]
+    cells = {name: [_text(job.get(name)) for job in jobs] for name in _OF_JOB} | {
+        "first start": [next(filter(None, own), "") for own in begun],
+        "last end": last,
+        "gpus": [str(max(map(_gpus, own), default=0)) for own in of_job],
+        "seconds of attempts": [repr(s) if k and end else "" for s, k, end in zip(total, count, last, strict=True)],
+    }
+    columns = {name: np.array(column, dtype=object) for name, column in cells.items()}
+    return columns, None, _notes(np.bincount(of, minlength=n), int((~known).sum()))
 
 
 def _notes(attempts: NDArray[np.int64], unknown: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
+from throughputs.arrays import Dates, Flags, Floats, Texts, Values
 from throughputs.errors import InputError
 from throughputs.frames import parsed_number, parsed_numbers
 from throughputs.limits import LATEST_TIME
@@ -44,7 +44,7 @@ _MICROSECONDS = 1_000_000
 
 def is_blank(cells: Texts) -> Flags:
     """(N,) whether a cell says nothing."""
-    return np.fromiter(map(_says_nothing, cells), bool, len(cells))
+    return of_distinct(cells, says_nothing, bool)
 
 
 def numbers(cells: Texts, decimal_comma: bool = False) -> Floats:
@@ -52,7 +52,7 @@ def numbers(cells: Texts, decimal_comma: bool = False) -> Floats:
     try:
         values = parsed_numbers(cells)
     except ValueError:
-        values = np.fromiter((_number(text, decimal_comma) for text in cells), np.float64, len(cells))
+        values = of_distinct(cells, lambda text: _number(text, decimal_comma), float)
     values[~np.isfinite(values)] = np.nan
     return values
 
@@ -62,20 +62,20 @@ def durations(cells: Texts, unit: str, minutes: bool = False, decimal_comma: boo
     values = _in_seconds(numbers(cells, decimal_comma), unit)
     clocks = np.flatnonzero(np.isnan(values))
     if len(clocks):
-        values[clocks] = _of_distinct(cells[clocks], lambda text: _clock(text, minutes), np.float64)
+        values[clocks] = of_distinct(cells[clocks], lambda text: _clock(text, minutes), float)
     return values
 
 
 def gpu_counts(cells: Texts) -> Floats:
     """(N,) GPUs of whole numbers, and of Slurm's resources, as ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; 0 for none."""
-    return _of_distinct(cells, _gpus, np.float64)
+    return of_distinct(cells, _gpus, float)
 
 
 def gpu_types(cells: Texts) -> Texts:
     """(N,) names of the types in Slurm's resources, as ``a100`` for ``gres/gpu:a100=2,gres/gpu=2``; of several with
     bars between; empty for none.
     """
-    return _of_distinct(cells, _gpu_types, object)
+    return of_distinct(cells, _gpu_types, object)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Clock:
     date_format: str | None = None
     since_1970: bool = False
     twice: bool = False
-    _first: int = 0
+    _first: np.datetime64 | None = None
 
     def __post_init__(self) -> None:
         if self.zone is not None:
@@ -123,20 +123,18 @@ class Clock:
         if self.dates is None:
             sample = cells[np.flatnonzero(~is_blank(cells))[:_SAMPLE]]
             figures = numbers(sample, decimal_comma)
-            others = sample[np.isnan(figures)]
-            dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
-            self.dates = self.date_format is not None or bool(dated >= len(sample) - len(others))
-            if self.dates:
-                stamps = self._microseconds(cells)
-                self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
-                return self._since_first(stamps)
-            if self.unit is None:
-                figures = figures[np.isfinite(figures)]
+            others = np.isnan(figures)
+            dated = np.count_nonzero(~np.isnat(self._stamps(sample[others])))
+            self.dates = self.date_format is not None or bool(dated >= np.count_nonzero(~others))
+            if self.unit is None and not self.dates:
                 # one number that is none of the clock must not decide for all others
-                self.unit = "ms" if len(figures) and np.median(figures) > _LAST_SECOND else "s"
-        if self.dates:
-            return self._since_first(self._microseconds(cells))
-        return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
+                self.unit = "ms" if not others.all() and np.median(figures[~others]) > _LAST_SECOND else "s"
+        if not self.dates:
+            return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
+        stamps = self._stamps(cells)
+        if self._first is None:
+            self._first = np.fmin.reduce(stamps, initial=np.datetime64("NaT"))
+        return np.asarray((stamps - self._first) / np.timedelta64(1, "s"))
 
     def origin(self, seconds: float) -> str:
         """What the clock says at so many `seconds`."""
@@ -148,7 +146,8 @@ class Clock:
         """(N,) datetime64[us] in UTC of so many `seconds`; NaT where times are no dates."""
         if not (self.dates or self.since_1970):
             return np.full(len(seconds), np.datetime64("NaT"), dtype="datetime64[us]")
-        return (self._first + np.rint(seconds * _MICROSECONDS).astype(np.int64)).astype("datetime64[us]")
+        first = np.datetime64(0, "us") if self._first is None else self._first
+        return np.asarray(first + np.rint(seconds * _MICROSECONDS).astype("timedelta64[us]"))
 
     @property
     def expected(self) -> str:
@@ -159,13 +158,8 @@ class Clock:
             return f"a date as {self.date_format} (date_format)"
         return "a date (ISO 8601), as 2024-05-31T08:15:00+02:00, or of another form (date_format)"
 
-    def _since_first(self, stamps: Ints) -> Floats:
-        values = (stamps - self._first) / _MICROSECONDS
-        values[stamps == _NOT_A_TIME] = np.nan
-        return values
-
-    def _microseconds(self, cells: Texts) -> Ints:
-        """(N,) since 1970 in UTC."""
+    def _stamps(self, cells: Texts) -> Dates:
+        """(N,) datetime64[us] in UTC; NaT for what is no time."""
         import pandas as pd
 
         texts = [text.strip() for text in cells]
@@ -182,7 +176,7 @@ class Clock:
         self.without_zone |= bool(bare.any())
         if self.zone is not None and bare.any():
             read = read.where(~bare, self._local(read.where(bare), self.zone))
-        stamps: Ints = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]").astype(np.int64)
+        stamps: Dates = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return stamps
 
     def _local(self, read: pd.Series[Any], zone: str) -> pd.Series[Any]:
@@ -202,9 +196,6 @@ class Clock:
         return in_utc
 
 
-_NOT_A_TIME = np.iinfo(np.int64).min
-
-
 def _in_seconds(values: Floats, unit: str) -> Floats:
     """Rounded to microseconds, so that 1.1 hours are 3960 seconds; nan for what no clock shows."""
     with np.errstate(over="ignore"):
@@ -213,7 +204,8 @@ def _in_seconds(values: Floats, unit: str) -> Floats:
     return seconds
 
 
-def _says_nothing(text: str) -> bool:
+def says_nothing(text: str) -> bool:
+    """Whether a cell is blank."""
     return len(text) <= _LONGEST_BLANK and text.strip().lower() in _BLANK
 
 
@@ -244,7 +236,7 @@ def _clock(text: str, minutes: bool) -> float:
 
 def _gpus(text: str) -> float:
     text = text.strip()
-    if _says_nothing(text):
+    if says_nothing(text):
         return 0.0
     if "=" in text:
         counts = [(kind, float(number)) for kind, number in _GPUS.findall(text)]
@@ -258,7 +250,7 @@ def _gpu_types(text: str) -> str:
     return "|".join(dict.fromkeys(kind[1:] for kind, number in _GPUS.findall(text) if len(kind) > 1 and int(number)))
 
 
-def _of_distinct(cells: Texts, read: Callable[[str], Any], dtype: type) -> Values:
+def of_distinct(cells: Texts, read: Callable[[str], Any], dtype: type) -> Values:
     """(N,) what `read` makes of each cell, asked once for each distinct one."""
     import pandas as pd
 

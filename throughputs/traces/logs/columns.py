@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from math import inf
 
-from throughputs.errors import InputError, did_you_mean, expect
+from throughputs.errors import InputError, did_you_mean
 from throughputs.files import parse_toml
 
 
@@ -31,7 +32,7 @@ UNITS = {
 SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Seconds of each unit."""
 
-_UNIT_OF_WORD = {word: unit for unit, words in UNITS.items() for word in words}
+UNIT_OF_WORD = {word: unit for unit, words in UNITS.items() for word in words}
 _UNITS_ALONE = ("hours", "minutes", "seconds", "days")
 _TIMES = ("submit", "duration", "start", "end", "deadline")
 
@@ -62,55 +63,47 @@ def columns_of(
     InputError
         A given column does not exist, or there is none for the submission, the GPUs, or the duration or steps.
     """
-    found: dict[str, Column] = {}
     for field, name in given.items():
         if name not in header:
             expected = f"a column of it{did_you_mean(name, header)}: one of {', '.join(header)}"
             raise InputError(source, field=field, found=name, expected=expected)
-        found[field] = Column(name, False)
-    taken = {column.name for column in found.values()}
-    for field, name in (known or {}).items():
-        if field not in found and name in header:
-            found[field] = Column(name, False)
+    told = dict(known or {}) | dict(given)
+    found = {field: Column(name, False) for field, name in told.items() if name in header}
+    free = [name for name in header if name not in given.values()]
     for field, likely in fields().items() if known is None else ():
-        if field not in found:
-            best = _likeliest([name for name in header if name not in taken], likely, field)
-            if best is not None:
-                found[field] = Column(best, True)
-                taken.add(best)
+        best = None if field in found else _likeliest(free, likely, field)
+        if best is not None:
+            found[field] = Column(best, True)
+            free.remove(best)
     if "submit" not in found and "start" in found:
         found["submit"] = found["start"]
-    found = {field: found[field] for field in fields() if field in found}
-    for field, is_there in (
-        ("submit", "submit" in found),
-        ("gpus", "gpus" in found),
-        ("duration", bool({"duration", "steps"} & set(found)) or {"start", "end"} <= set(found)),
-    ):
-        expect(
-            is_there, source, field, list(header), f"a column that holds it, or the name of the one that does ({field})"
-        )
-    return found
+    timed = {"duration", "steps"} & found.keys() or {"start", "end"} <= found.keys()
+    for field in ("submit", "gpus", *([] if timed else ["duration"])):
+        if field not in found:
+            expected = f"a column that holds it, or the name of the one that does ({field})"
+            raise InputError(source, field=field, found=list(header), expected=expected)
+    return {field: found[field] for field in fields() if field in found}
 
 
 def unit_of(name: str) -> str | None:
     """The unit of time in the name of a column, such as ``duration_s`` or ``hours``; None where it tells none."""
     words = _words(name)
-    return _UNIT_OF_WORD.get(words[-1]) if words else None
+    return UNIT_OF_WORD.get(words[-1]) if words else None
 
 
 def _likeliest(header: Sequence[str], likely: Sequence[str], field: str) -> str | None:
     """The column whose name, without a unit of time, is first in `likely`; of equals the first."""
-    best: tuple[int, str] | None = None
-    for name in header:
+
+    def rank(name: str) -> float:
         words = _words(name)
-        unit = words[-1] if field in _TIMES and words and words[-1] in _UNIT_OF_WORD else None
-        stems = ["_".join(words)] + (["_".join(words[:-1])] if unit is not None else [])
-        ranks = [likely.index(stem) for stem in stems if stem in likely]
-        if not ranks and field == "duration" and name.lower() in _UNITS_ALONE:
-            ranks = [len(likely)]
-        if ranks and (best is None or min(ranks) < best[0]):
-            best = (min(ranks), name)
-    return None if best is None else best[1]
+        stems = ["_".join(words)]
+        if field in _TIMES and unit_of(name) is not None:
+            stems.append("_".join(words[:-1]))
+        alone = len(likely) if field == "duration" and name.lower() in _UNITS_ALONE else inf
+        return min((likely.index(stem) for stem in stems if stem in likely), default=alone)
+
+    best = min(header, key=rank, default=None)
+    return best if best is not None and rank(best) < inf else None
 
 
 def _words(name: str) -> list[str]:

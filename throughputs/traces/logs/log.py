@@ -16,7 +16,7 @@ from throughputs.files import JsonObject, StrPath, check_table_name, write_frame
 from throughputs.frames import columns_of as columns_of_trace
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
-from throughputs.traces.logs.columns import UNITS, Column, columns_of, fields, unit_of
+from throughputs.traces.logs.columns import UNIT_OF_WORD, UNITS, Column, columns_of, fields, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
 from throughputs.traces.logs.rows import QOS, SLURM_PRIORITY, Rows
@@ -174,7 +174,7 @@ def import_log(
         date_format=date_format,
         since_1970=log.kind == "sacct --json",
     )
-    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used, renamed or {}, weights or {})
+    rows = Rows(log, chosen, told, clock, renamed, weights)
     trace = Trace(**rows.usable(strict), source=log.source)
     return ImportedLog(
         trace,
@@ -194,7 +194,6 @@ def _unit(name: str, given: str | None, column: Column | None) -> str | None:
     """What an option or the name of a column says; None where neither does."""
     if given is None:
         return None if column is None else unit_of(column.name)
-    for unit, words in UNITS.items():
-        if given.lower() in words:
-            return unit
-    raise InputError(name, found=given, expected=f"one of {', '.join(UNITS)}")
+    if given.lower() not in UNIT_OF_WORD:
+        raise InputError(name, found=given, expected=f"one of {', '.join(UNITS)}")
+    return UNIT_OF_WORD[given.lower()]

@@ -5,15 +5,13 @@ What a log is follows from what it holds, never from its name.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,8 +20,10 @@ from throughputs.errors import InputError
 from throughputs.files import (
     JsonObject,
     StrPath,
+    divided,
     file_kind,
     parse_json,
+    parse_rows,
     read_columns,
     read_frame,
     read_head,
@@ -41,9 +41,6 @@ SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 _SACCT_COLUMNS = frozenset({"JobID", "JobIDRaw", "AllocTRES", "ReqTRES", "Elapsed", "ElapsedRaw", "Submit", "State"})
 _SACCT_AT_LEAST = 3
 """So many of these columns, and a table is one of sacct."""
-
-_COMMENTS = re.compile(r"(?:#.*\n|\s*\n)*")
-"""What may stand above the header of a table."""
 
 _JSON = re.compile(r'\s*\{\s*(?:["}].*)?')
 """How JSON begins, as sacct prints it."""
@@ -142,7 +139,7 @@ def log_kind(path: StrPath) -> str:
 
 
 def _kind_of_text(text: str) -> str:
-    _, line, _ = _divided(text)
+    _, line, _ = divided(text)
     if _JSON.fullmatch(line):
         return "sacct --json"
     layout = layout_of_line(line)
@@ -150,14 +147,6 @@ def _kind_of_text(text: str) -> str:
         return layout.name
     mark = max(SEPARATORS.values(), key=line.count)
     return _kind_of_header([name.strip() for name in line.split(mark)])
-
-
-def _divided(text: str) -> tuple[int, str, str]:
-    """How many lines stand above the first one that says something and is no comment of a table; it; and the rest."""
-    head = _COMMENTS.match(text)
-    assert head is not None
-    line, _, rest = text[head.end() :].partition("\n")
-    return head[0].count("\n"), line.rstrip("\r"), rest
 
 
 def _kind_of_header(header: Sequence[str]) -> str:
@@ -168,41 +157,12 @@ def _kind_of_header(header: Sequence[str]) -> str:
 
 
 def _of_text(text: str, source: str, separator: str | None) -> Log:
-    import pandas as pd
-
-    skipped, line, rest = _divided(text)
-    if not line:
-        raise InputError(source, line=skipped + 1, expected="a header line")
-    mark = _separator(line, separator, source, skipped + 1)
-    # Text between bars is never quoted: names of jobs may have quotes in them.
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if mark == "|" else csv.QUOTE_MINIMAL
-    try:
-        header = [name.strip() for name in next(csv.reader([line], delimiter=mark, quoting=quoting))]
-    except csv.Error as error:
-        raise InputError(source, line=skipped + 1, expected=f"a header line ({error})") from error
-    while header and not header[-1]:  # sacct -p ends every line with a bar
-        header.pop()
-    _check_header(header, source, skipped + 1)
-    # One more column than the header, so that a row that is too long shows.
-    width = len(header) + 1
-    names = mark.join(map(str, range(width)))
-    body = io.StringIO(names + "\n" + rest, newline="")
-    try:
-        frame = pd.read_csv(
-            body,
-            sep=mark,
-            usecols=list(map(str, range(width))),
-            index_col=False,
-            dtype=object,
-            na_filter=False,
-            skip_blank_lines=False,
-            quoting=quoting,
-        )
-    except (ValueError, OverflowError) as error:  # those of pandas are among them
-        raise InputError(source, expected=f"a table of text ({error})") from error
-    columns = {name: frame[str(i)].to_numpy(dtype=object) for i, name in enumerate(header)}
-    too_long = np.asarray(frame[str(width - 1)].to_numpy(dtype=object) != "", dtype=bool)
-    return Log(columns, source, _kind_of_header(header), skipped + 2, mark, too_long)
+    above, line, rest = divided(text)
+    mark = _separator(line, separator, source, above + 1)
+    header, frame, too_long = parse_rows(line, rest, mark, source, above + 1)
+    _check_header(header, source, above + 1)
+    columns = {name: frame.iloc[:, i].to_numpy(dtype=object) for i, name in enumerate(header)}
+    return Log(columns, source, _kind_of_header(header), above + 2, mark, too_long)
 
 
 def _separator(line: str, given: str | None, source: str, number: int) -> str:
@@ -215,7 +175,7 @@ def _separator(line: str, given: str | None, source: str, number: int) -> str:
     mark = max(SEPARATORS.values(), key=line.count)
     if not line.count(mark):
         expected = "a header with commas, semicolons, tabs or bars between its columns, or another separator"
-        raise InputError(source, line=number, found=line, expected=expected)
+        raise InputError(source, line=number, found=line or None, expected=expected)
     return mark
 
 
@@ -226,12 +186,12 @@ def _check_header(header: Sequence[str], source: str, line: int) -> None:
 
 
 def _of_frame(frame: pd.DataFrame, source: str, first_line: int) -> Log:
-    missing = frame.isna().to_numpy()
-    columns = {}
-    for i, name in enumerate(frame.columns):
-        values = frame.iloc[:, i].to_numpy(dtype=object)
-        cells = ["" if gone else _cell(value) for value, gone in zip(values, missing[:, i], strict=True)]
-        columns[str(name)] = np.array(cells, dtype=object)
+    columns = {
+        str(name): np.array(
+            ["" if gone else _cell(value) for value, gone in zip(cells, cells.isna(), strict=True)], dtype=object
+        )
+        for name, cells in frame.items()
+    }
     _check_header(list(map(str, frame.columns)), source, 1)
     kind = _kind_of_header(list(columns))
     return Log(columns, source, kind, first_line, "", np.zeros(len(frame), dtype=bool))
@@ -246,7 +206,7 @@ def _cell(value: Any) -> str:
 
 
 def _of_json(content: Any, source: str) -> Log:
-    jobs = _object(content).get("jobs")
+    jobs = content.get("jobs") if isinstance(content, dict) else None
     if not isinstance(jobs, list):
         found = list(content) if isinstance(content, dict) else type(content).__name__
         raise InputError(source, field="jobs", found=found, expected="a list of jobs, as sacct --json prints it")

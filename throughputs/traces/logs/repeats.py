@@ -17,8 +17,8 @@ class Repeats:
     notes : what was found, in sentences, with an example.
     """
 
-    def __init__(self, log: Log, column: str | None) -> None:
-        self._log, self._column = log, column
+    def __init__(self, log: Log, ids: Texts) -> None:
+        self._log, self._ids = log, ids
         self.notes: list[str] = []
 
     def copies(self, is_job: Flags) -> Flags:
@@ -46,7 +46,7 @@ class Repeats:
         found = np.zeros(len(usable), dtype=bool)
         rows = self._of_several(usable)
         order = rows[np.lexsort((rows, ~running[rows]))]  # those that still ran come first
-        table = pd.DataFrame({"id": self._ids()[order], "submitted": submitted[order]})
+        table = pd.DataFrame({"id": self._ids[order], "submitted": submitted[order]})
         old = running[order] & table.duplicated(keep="last").to_numpy(dtype=bool)
         found[order[old]] = True
         if old.any():
@@ -57,7 +57,7 @@ class Repeats:
             )
         rows = self._of_several(usable & ~found)
         if len(rows):
-            ids = self._ids()[rows]
+            ids = self._ids[rows]
             self._note(
                 f"ids on several rows that differ: {len(set(ids.tolist())):,}; each row is a job, as Slurm writes one "
                 "for each time that a job was queued again",
@@ -65,20 +65,13 @@ class Repeats:
             )
         return found
 
-    def _ids(self) -> Texts:
-        return np.zeros(0, dtype=object) if self._column is None else self._log.cells[self._column]
-
     def _of_several(self, among: Flags) -> Positions:
         """(R,) rows, of those `among`, whose id is on another one of them, too."""
         import pandas as pd
 
-        if self._column is None:
-            return np.zeros(0, dtype=np.intp)
-        rows = np.flatnonzero(among)
-        ids: pd.Series[str] = pd.Series(self._ids()[rows])
-        rows = rows[ids.duplicated(keep=False).to_numpy(dtype=bool)]
-        return rows[~is_blank(self._ids()[rows])]
+        rows = np.flatnonzero(among & ~is_blank(self._ids))
+        return rows[pd.Series(self._ids[rows]).duplicated(keep=False).to_numpy(dtype=bool)]
 
     def _note(self, told: str, rows: Positions) -> None:
         places = " and ".join(self._log.place(int(row)) for row in rows[:2])
-        self.notes.append(f"{told} (id {self._ids()[rows[0]]!r}: {places} of {self._log.source})")
+        self.notes.append(f"{told} (id {self._ids[rows[0]]!r}: {places} of {self._log.source})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,16 @@ from throughputs.frames import POSITIVE, SHARE
 from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, check_number_of_jobs
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
-from throughputs.traces.logs.cells import Clock, durations, gpu_counts, gpu_types, is_blank, numbers
+from throughputs.traces.logs.cells import (
+    Clock,
+    durations,
+    gpu_counts,
+    gpu_types,
+    is_blank,
+    numbers,
+    of_distinct,
+    says_nothing,
+)
 from throughputs.traces.logs.columns import Column, unit_of
 from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
@@ -63,42 +71,43 @@ _ASKED = "ReqTRES"
 """Column of sacct: what a job asked for, where it says nothing of what it was given."""
 
 
-@dataclass
 class Rows:
     """Reads the fields of all rows and keeps for each row the first reason why it cannot be used.
 
     Attributes
     ----------
-    used : columns that others were made of.
-    renamed : types, by the names of partitions, types and models in the log.
-    weights : of jobs, by the names in the column of priorities.
     is_job : (N,) whether a row is a job.
     ending : (N,) how it ended, one of `ENDINGS` of traces; empty where the log does not say.
     origin : the first submission of a job that can be used, seconds on the clock.
     notes : what a user should know of the jobs, in sentences.
     """
 
-    log: Log
-    columns: dict[str, Column]
-    told: dict[str, str | None]
-    clock: Clock
-    used: frozenset[str]
-    renamed: Mapping[str, str]
-    weights: Mapping[str, float]
-    origin: float = 0.0
-
-    def __post_init__(self) -> None:
-        """See what rows are jobs."""
-        self.decimal_comma = self.log.separator == ";"
-        self.repeats = Repeats(self.log, self.columns["id"].name if "id" in self.columns else None)
+    def __init__(
+        self,
+        log: Log,
+        columns: dict[str, Column],
+        told: dict[str, str | None],
+        clock: Clock,
+        renamed: Mapping[str, str] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.log, self.columns, self.told, self.clock = log, columns, told, clock
+        self.renamed = dict(renamed or {})
+        """Types, by the names of partitions, types and models in the log."""
+        self.weights = dict(weights or {})
+        """Of jobs, by the names in the column of priorities."""
+        self.layout = layout_of(log.kind)
+        self._absent = np.full(len(log.too_long), "", dtype=object)
+        self.decimal_comma = log.separator == ";"
+        self.repeats = Repeats(log, self._cells("id"))
         self.is_job = self._jobs()
         self.is_job &= ~self.repeats.copies(self.is_job)
         self.reasons: list[tuple[str, str, str]] = []
         """Reason, column and what was expected there."""
         self.reason = np.full(len(self.is_job), -1)
-        self._unsaid = np.full(len(self.is_job), np.nan)
         self.ending = np.full(len(self.is_job), "", dtype=object)
-        self.notes = list(self.log.notes)
+        self.notes: list[str] = list(log.notes)
+        self.origin = 0.0
 
     def usable(self, strict: bool) -> dict[str, Any]:
         """Columns of a trace of the jobs that can be used, by submission.
@@ -156,10 +165,9 @@ class Rows:
 
     def unread(self) -> tuple[str, ...]:
         """Columns of the log that nothing was made of; none where a reader has made the columns."""
-        layout = layout_of(self.log.kind)
-        if layout is not None and layout.cells is not None:
+        if self.layout is not None and self.layout.cells is not None:
             return ()
-        read = {_ASKED} | self.used | {column.name for column in self.columns.values()}
+        read = {_ASKED, *(column.name for column in self.columns.values()), *(self.layout.used if self.layout else ())}
         return tuple(name for name in self.log.cells if name not in read)
 
     def _jobs(self) -> Flags:
@@ -169,9 +177,9 @@ class Rows:
         cells = self.log.cells
         empty: Flags = np.logical_and.reduce([np.asarray(column == "", bool) for column in cells.values()])
         empty |= np.logical_and.reduce([np.asarray(column == name, bool) for name, column in cells.items()])
-        ids = self.log.cells.get("JobID", self.log.cells.get("JobIDRaw"))
-        if self.log.kind == "sacct" and ids is not None:
-            empty |= np.fromiter(("." in name for name in ids), bool, len(ids))
+        if self.log.kind == "sacct":
+            ids = cells.get("JobID", cells.get("JobIDRaw", self._absent))
+            empty |= np.array(["." in name for name in ids], bool)
         return np.asarray(~empty)
 
     def _drop(self, bad: Flags, reason: str, field: str, expected: str) -> None:
@@ -202,8 +210,12 @@ class Rows:
         most = [k for k, (reason, _, _) in enumerate(self.reasons) if reason == next(iter(dropped))]
         return self._error(np.isin(self.reason, most), f"; no job can be used ({counts})")
 
+    def _name(self, field: str) -> str:
+        return self.columns[field].name if field in self.columns else ""
+
     def _cells(self, field: str) -> Texts:
-        return self.log.cells[self.columns[field].name]
+        """(N,) text of a field; all empty where no column has it."""
+        return self.log.cells[self.columns[field].name] if field in self.columns else self._absent
 
     def _time(self, field: str, missing: str | None) -> Floats:
         """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
@@ -227,22 +239,19 @@ class Rows:
 
     def _states(self) -> Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
-        running = np.zeros(len(self.is_job), dtype=bool)
-        if "state" in self.columns:
-            words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")]).astype(str)
-            self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
-            self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
-            running = np.isin(words, _RUNNING)
-            for ending, those in _ENDINGS.items():
-                self.ending[np.isin(words, those)] = ending
+        words = of_distinct(self._cells("state"), lambda text: (text.upper().split() or [""])[0], object).astype(str)
+        self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
+        self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
+        for ending, those in _ENDINGS.items():
+            self.ending[np.isin(words, those)] = ending
         if "start" in self.columns:
             self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
-        return running
+        return np.isin(words, _RUNNING)
 
     def _gpus(self) -> Floats:
         gpus = gpu_counts(self._cells("gpus"))
         asked = self.log.cells.get(_ASKED)
-        if self.columns["gpus"].name == "AllocTRES" and asked is not None:
+        if self._name("gpus") == "AllocTRES" and asked is not None:
             gpus = np.where(is_blank(self._cells("gpus")), gpu_counts(asked), gpus)
         expected = "a whole number of GPUs, at least 1"
         self._drop(gpus == 0, "no GPUs", "gpus", expected)
@@ -251,9 +260,7 @@ class Rows:
         return gpus
 
     def _figure(self, field: str, within: Range, reason: str, expected: str) -> Floats:
-        """(N,) numbers of a column that may not be there; 1 where the log does not say."""
-        if field not in self.columns:
-            return np.ones(len(self.is_job))
+        """(N,) numbers; 1 where the log does not say."""
         cells = self._weighed() if field == "priority" and self.weights else self._cells(field)
         values = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
         self._drop(~within.holds(values), reason, field, expected)
@@ -265,7 +272,7 @@ class Rows:
         for row in np.flatnonzero(self.is_job & (cells != "")).tolist():
             if cells[row] not in self.weights:
                 expected = f"a name of --weights{did_you_mean(cells[row], self.weights)}: {', '.join(self.weights)}"
-                raise self.log.error(row, self.columns["priority"].name, cells[row], expected)
+                raise self.log.error(row, self._name("priority"), cells[row], expected)
             cells[row] = str(self.weights[cells[row]])
         return cells
 
@@ -274,8 +281,6 @@ class Rows:
 
         Figures are percent, or shares where none of the log is above 1.
         """
-        if "utilization" not in self.columns:
-            return self._unsaid
         cells = self._cells("utilization")
         used, blank = numbers(cells, self.decimal_comma), is_blank(cells)
         percent = bool((used[self.is_job] > 1).any())
@@ -284,8 +289,9 @@ class Rows:
             ~Range(0, 1).holds(share) & ~blank, "unreadable utilisation", "utilization", "0 to 100 %, or a share"
         )
         if self.log.kind == "table" and not blank.all():
-            name = self.columns["utilization"].name
-            self.notes.append(f"utilisation of GPUs ({name}) is {'in percent' if percent else 'a share'}")
+            self.notes.append(
+                f"utilisation of GPUs ({self._name('utilization')}) is {'in percent' if percent else 'a share'}"
+            )
         return np.where(blank, np.nan, share)
 
     def _recorded(self, kept: Positions, submitted: Floats, seconds: Floats) -> tuple[Floats, Floats]:
@@ -295,10 +301,10 @@ class Rows:
         """
         begin, lasting = submitted[kept], seconds[kept]
         if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
-            return self._unsaid[kept], self._unsaid[kept]
+            return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
         start = self._told("start")[kept]
         unread = int(np.isnan(start).sum())
-        if unread and layout_of(self.log.kind) is None:
+        if unread and self.layout is None:
             self.notes.append(f"without a recorded schedule: {unread:,}, as their start cannot be read")
         early, recorded = start < begin, start
         start = np.where(early, begin, start)
@@ -317,15 +323,14 @@ class Rows:
     def _compare(self, kept: Positions, between: Floats, lasting: Floats) -> None:
         """Tell where times from start to end (K,) are not the durations (K,) of a log whose layout is not known."""
         other = np.flatnonzero(np.abs(between - lasting) > _SAME_SECONDS)
-        if len(other) <= _FEW or "duration" not in self.columns or layout_of(self.log.kind) is not None:
+        if len(other) <= _FEW or "duration" not in self.columns or self.layout is not None:
             return
-        first, names = other[0], {field: self.columns[field].name for field in ("start", "end", "duration")}
-        row = int(kept[first])
+        start, end, duration = map(self._name, ("start", "end", "duration"))
+        row, found = int(kept[other[0]]), round(float(between[other[0]]))
         job = f"id {self._cells('id')[row]!r} in " if "id" in self.columns else ""
-        found, duration = round(float(between[first])), self._cells("duration")[row]
         self.notes.append(
-            f"{names['end']} less {names['start']} is not {names['duration']}: {len(other):,} of {len(kept):,} jobs, "
-            f"as {job}{self.log.place(row)}: {found:,} s, but {duration!r}; does the zone, date_format or "
+            f"{end} less {start} is not {duration}: {len(other):,} of {len(kept):,} jobs, as {job}"
+            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does the zone, date_format or "
             "duration_unit have to be another?"
         )
 
@@ -344,20 +349,17 @@ class Rows:
             self._drop(running | is_blank(self._cells("end")), "no end", "end", "the end of the job")
             seconds = np.round(ended - started, 6)
         else:
-            return self._unsaid
+            return np.full(len(self.is_job), np.nan)
         self._drop(seconds == 0, "zero duration", timed_by, "more than no time")
         self._drop(seconds < 0, "negative duration", timed_by, "more than no time")
         return seconds
 
     def _limits(self) -> Floats:
         """(N,) time limits, seconds; nan for none, as for ``UNLIMITED`` and ``Partition_Limit``."""
-        if "limit" not in self.columns:
-            return self._unsaid
-        cells, sacct = self._cells("limit"), self.log.kind == "sacct"
-        name = self.columns["limit"].name
+        cells, name = self._cells("limit"), self._name("limit")
         unit = "min" if name == "TimelimitRaw" else unit_of(name) or "s"
-        seconds = durations(cells, unit, sacct, self.decimal_comma)
-        none = np.fromiter((text.strip().upper() in _NO_LIMIT for text in cells), np.bool_, len(cells))
+        seconds = durations(cells, unit, self.log.kind == "sacct", self.decimal_comma)
+        none = of_distinct(cells, lambda text: text.strip().upper() in _NO_LIMIT, bool)
         unread = int((np.isnan(seconds) & ~none & ~is_blank(cells) & self.is_job).sum())
         if unread:
             self.notes.append(f"time limits that cannot be read: {unread:,}; these jobs have none")
@@ -374,25 +376,20 @@ class Rows:
         return steps
 
     def _deadline(self, submitted: Floats) -> Floats:
-        if "deadline" not in self.columns:
-            return self._unsaid
         deadline = self._time("deadline", None)
         expected = "a time that is not before the submission"
         self._drop(deadline < submitted, "deadline before submission", "deadline", expected)
         return deadline
 
     def _text(self, field: str) -> Texts:
-        if field not in self.columns:
-            return np.full(len(self.is_job), "", dtype=object)
-        cells = np.array([text.strip() for text in self._cells(field)], dtype=object)
-        return np.where(is_blank(cells), "", cells).astype(object)
+        return of_distinct(self._cells(field), lambda text: "" if says_nothing(text) else text.strip(), object)
 
     def _gpu_types(self, kept: Positions) -> Texts:
         """(K,) the type of GPU that the log says of each job that is kept; of several the names with bars between."""
         named = self._text("gpu_type")[kept]
-        for cells in (self._cells("gpus"), self.log.cells.get(_ASKED)):
-            if cells is not None:
-                named = np.where(named == "", gpu_types(cells[kept]), named).astype(object)
+        asked = self.log.cells.get(_ASKED)
+        for cells in (self._cells("gpus"), *([] if asked is None else [asked])):
+            named = np.where(named == "", gpu_types(cells[kept]), named).astype(object)
         several = Counter(name for name in named.tolist() if "|" in name)
         if several:
             names = ", ".join(f"{name.replace('|', ' and ')}: {count:,}" for name, count in several.most_common())
@@ -404,17 +401,21 @@ class Rows:
 
     def _types(self, named: Texts, partition: Texts) -> Texts:
         """(K,) the type of each job as a cluster names it: that of the log, else the one given for its partition."""
-        of_partition = (
-            "|".join(self.renamed[n] for n in partition_names(name) if n in self.renamed) for name in partition
-        )
-        of_type = ("|".join(self.renamed.get(n, n) for n in partition_names(name)) for name in named)
-        return np.array([own or other for own, other in zip(of_type, of_partition, strict=True)], dtype=object)
+
+        def renamed(name: str) -> str:
+            return "|".join(self.renamed[n] for n in partition_names(name) if n in self.renamed)
+
+        def called(name: str) -> str:
+            return "|".join(self.renamed.get(n, n) for n in partition_names(name))
+
+        of_type = of_distinct(named, called, object)
+        return np.where(of_type == "", of_distinct(partition, renamed, object), of_type).astype(object)
 
     def _check_renamed(self, *columns: Texts) -> None:
         """Raise `InputError` for a name that was given another and that no job of the log has."""
         if not self.renamed:
             return
-        cells = dict.fromkeys(np.concatenate(columns).tolist())
+        cells = dict.fromkeys(cell for column in columns for cell in column.tolist())
         names = dict.fromkeys(name for cell in cells for name in (cell, *partition_names(cell)) if name)
         for name in self.renamed:
             if name not in names:
@@ -424,7 +425,7 @@ class Rows:
 
     def _job_types(self, models: Texts, timed: bool) -> Texts:
         """(K,) models, where seconds are steps under names that the embedded table, whose steps are not, has not."""
-        models = np.array([self.renamed.get(name, name) or UNNAMED for name in models.tolist()], dtype=object)
+        models = of_distinct(models, lambda name: self.renamed.get(name, name) or UNNAMED, object)
         if timed:
             for name in default_table().job_types:
                 same = models == name
@@ -438,12 +439,11 @@ class Rows:
 
     def _note(self, running: Flags) -> None:
         zone, columns = self.clock.zone, self.columns
-        cases = (
+        no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
+        alone = "start" not in columns and self.layout is None
+        for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
-            (
-                self.clock.without_zone and (zone is None or self.clock.zone_assumed),
-                f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)",
-            ),
+            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)"),
             (
                 self.clock.twice,
                 "dates in an hour that comes twice, as clocks are put back, are taken for the first of them",
@@ -458,18 +458,17 @@ class Rows:
                 "the log has steps and no durations: how fast they go is for a throughput table to say",
             ),
             (
-                "start" not in columns and layout_of(self.log.kind) is None,
+                alone,
                 f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
                 "jobs started (start names one)",
             ),
-        )
-        self.notes += [told for true, told in cases if true]
+        ):
+            self.notes += [told] * bool(true)
 
     def units(self) -> tuple[dict[str, str], frozenset[str]]:
         """Units of the fields that are times in numbers, and for which of them nothing told it."""
         units = {}
-        timed = "duration" in self.columns
-        if timed and np.isfinite(numbers(self._cells("duration")[:_SAMPLE], self.decimal_comma)).any():
+        if np.isfinite(numbers(self._cells("duration")[:_SAMPLE], self.decimal_comma)).any():
             units["duration"] = self.told["duration"] or "s"
         if not self.clock.dates:
             units["submit"] = self.clock.unit or "s"

@@ -14,11 +14,10 @@ archive's definition of version 2.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 
-from throughputs.arrays import Floats, Ints, Texts, Values
+from throughputs.arrays import Ints, Texts, Values
 from throughputs.errors import InputError
 from throughputs.limits import require
 from throughputs.trace import Trace
@@ -64,23 +63,17 @@ def _cells(text: str, source: str) -> tuple[Cells, Ints, tuple[str, ...]]:
     """
     names: dict[str, dict[str, str]] = {name: {} for name in _NAMED}
     notes: list[str] = []
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        line = line.strip()
-        if line.startswith(";"):
-            comment = _COMMENT.fullmatch(line)
-            if comment is not None:
-                _take(comment[1], comment[2], names, notes)
-        elif line:
-            cells = line.split()
+    rows: dict[int, list[str]] = {}
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        if comment := _COMMENT.fullmatch(line):
+            _take(comment[1], comment[2], names, notes)
+        elif line and not line.startswith(";"):
+            rows[number] = cells = line.split()
             if len(cells) != len(_FIELDS):
                 expected = f"{len(_FIELDS)} numbers, as the Standard Workload Format has for each job"
                 raise InputError(source, line=number, found=f"{len(cells)} fields", expected=expected)
-            rows.append(cells)
-            lines.append(number)
-    table = np.array(rows, dtype=object).reshape(-1, len(_FIELDS)).T
-    return _columns(dict(zip(_FIELDS, table, strict=True)), names), np.array(lines, dtype=np.int64), tuple(notes)
+    table = np.array(list(rows.values()), dtype=object).reshape(-1, len(_FIELDS)).T
+    return _columns(dict(zip(_FIELDS, table, strict=True)), names), np.array(list(rows), dtype=np.int64), tuple(notes)
 
 
 def _take(label: str, value: str, names: dict[str, dict[str, str]], notes: list[str]) -> None:
@@ -122,13 +115,13 @@ def _known(cells: Texts) -> Texts:
     return np.where(cells == _UNKNOWN, "", cells).astype(object)
 
 
-def swf_text(trace: Trace, whole: Callable[[str, Floats], Floats]) -> str:
-    """A trace in this format; `whole` makes whole numbers of a column, or refuses to.
+def swf_text(trace: Trace) -> str:
+    """A trace in this format, times cut to whole seconds.
 
     Raises
     ------
     InputError
-        A name with line ends in it, or what `whole` raises.
+        A name with line ends in it.
     """
     for name in ("user", "job_type", "partition"):
         texts = getattr(trace, name)
@@ -139,9 +132,9 @@ def swf_text(trace: Trace, whole: Callable[[str, Floats], Floats]) -> str:
     numbered = {name: _numbered(column) for name, column in named.items()}
     known: dict[str, Values] = {
         "job number": _job_numbers(trace),
-        "submit time": whole("arrival_time", trace.arrival_time),
-        "wait time": whole("recorded_start_seconds", np.where(np.isnan(start), -1.0, start - trace.arrival_time)),
-        "run time": whole("duration", np.where(np.isnan(lasts), -1.0, lasts)),
+        "submit time": trace.arrival_time,
+        "wait time": np.where(np.isnan(start), -1.0, start - trace.arrival_time),
+        "run time": np.where(np.isnan(lasts), -1.0, lasts),
         "processors": trace.scale_factor,
         "asked processors": trace.scale_factor,
         "status": np.where(np.isnan(lasts), -1, 1),
@@ -166,9 +159,10 @@ def _job_numbers(trace: Trace) -> Ints:
 
 def _numbered(column: Texts) -> tuple[list[str], Ints]:
     """The names in a column by first appearance, and for each row the number of its own from 1; -1 for none."""
-    names = [name for name in dict.fromkeys(column.tolist()) if name]
-    number = {name: i for i, name in enumerate(names, start=1)} | {"": -1}
-    return names, np.array([number[name] for name in column.tolist()], dtype=np.int64)
+    import pandas as pd
+
+    codes, names = pd.factorize(np.where(column == "", np.array(None), column))
+    return list(names), np.where(codes < 0, -1, codes + 1)
 
 
 SWF_LAYOUT = Layout(
