@@ -100,7 +100,7 @@ def comparison_table(
     if any(half_widths):
         notes.append("\N{PLUS-MINUS SIGN} 95 % interval of the mean")
     notes += _no_room(left_out, "summary.json")
-    ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
+    ends = zip(shown.names, map(ended_otherwise, summaries), strict=True)
     notes += [f"{name}: {words}" for name, words in ends if words]
     notes += true_lengths(shown.names, summaries)
     notes += free_restarts(summaries)
@@ -211,13 +211,9 @@ def extra_figures(summary: Row) -> list[str]:
         decisions = f"{format_count(count)} of {format_count(summary['policy_calls'])} decisions"
         lines.append(f"{decisions} were left to another solver or rule, see warnings")
     for row in summary.get("by_priority", []):
-        jct = _hours(row["average_jct"], " h")
+        jct = MISSING if row["average_jct"] is None else f"{row['average_jct'] / 3600:.2f} h"
         lines.append(f"weight {row['priority_weight']:g}: {format_count(row['jobs'])} jobs, average JCT {jct}")
     return lines
-
-
-def _hours(seconds: float | None, unit: str = "") -> str:
-    return MISSING if seconds is None else f"{seconds / 3600:.2f}{unit}"
 
 
 def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:

@@ -96,12 +96,12 @@ def test_the_run_of_pollux_on_the_deadlines_of_elasticflow(
 
 BAD = """
 { | run.json:1
-[1] | run.json list
+[1] | run.json table
 {"a": 1} | run.json a submitted_jobs
 {"jcts": {"a": {}, "b": {}}} | 'jcts'
 {"jobs": {"x": 3}} | x 3
 {"jobs": {"x": {"submit": 1, "finish": "soon"}}} | x finish 'soon'
-{"submitted_jobs": [{"id": 3}]} | run.json:1 'submitted_jobs' name
+{"submitted_jobs": [{"id": 3}]} | run.json 'submitted_jobs' name
 {"submitted_jobs": [{"name": "a-1", "submission_time": 3}]} | deadline
 {"jcts": {"w": [1, 2]}} | jcts w
 {"timestamp": 9, "submitted_jobs": [{"name": "a", "submission_time": 5, "completion_time": 2, "ddl": 9}]} | a 2.0 5

@@ -395,16 +395,16 @@ class Configurations:
     def throughput(self, x: Floats) -> Floats:
         """(N,) effective throughput u of shares `x` (C,), steps/s."""
         job, column, rate = self._members
-        return np.asarray(np.bincount(job, rate * x[column], minlength=self.n_jobs), dtype=float)
+        return np.bincount(job, rate * x[column], minlength=self.n_jobs).astype(float)
 
     def busy(self, x: Floats) -> Floats:
         """(N,) share of each job's time that `x` (C,) takes."""
         job, column, _ = self._members
-        return np.asarray(np.bincount(job, x[column], minlength=self.n_jobs), dtype=float)
+        return np.bincount(job, x[column], minlength=self.n_jobs).astype(float)
 
     def used(self, x: Floats) -> Floats:
         """(M,) GPUs of each pool that `x` (C,) takes."""
-        return np.asarray(np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)), dtype=float)
+        return np.bincount(self.pool, self.gpus * x, minlength=len(self.pools)).astype(float)
 
 
 _ARRAYS = tuple(columns_of(Configurations))

@@ -93,20 +93,20 @@ def fit_models(samples: Sequence[Samples], fit: str = "least_loss") -> list[Fit]
     check_fit(fit)
     remembered = _remembered[fit]
     new = {one.content: one for one in samples if one.content not in remembered}
-    found = {one.content: remembered[one.content] for one in samples if one.content in remembered}
     by_size: dict[int, list[tuple[bytes, Cells]]] = {}
     for content, one in new.items():
         cells = Cells.of(one)
         by_size.setdefault(cells.weight.shape[1], []).append((content, cells))
     for problems in by_size.values():
-        for content, model in zip((p[0] for p in problems), _fitted([p[1] for p in problems], fit), strict=True):
-            found[content] = remembered[content] = model
+        contents, cells_of = zip(*problems, strict=True)
+        remembered.update(zip(contents, _fitted(cells_of, fit), strict=True))
+    found = [remembered[one.content] for one in samples]
     while len(remembered) > _REMEMBERED:
         del remembered[next(iter(remembered))]
-    return [found[one.content] for one in samples]
+    return found
 
 
-def _fitted(problems: list[Cells], fit: str) -> list[Fit]:
+def _fitted(problems: Sequence[Cells], fit: str) -> list[Fit]:
     """Fits of problems with as many cells."""
     cells = Cells.together(problems)
     if fit == _LEAST_LOSS:

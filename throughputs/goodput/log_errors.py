@@ -16,6 +16,7 @@ Source of the loss: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its pu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -96,16 +97,15 @@ class Cells(NamedTuple):
         lower, upper = _LEAST.copy(), _MOST.copy()
         if len(np.unique(samples.batch_size)) == 1:
             lower[0] = upper[0] = float(np.add.reduce(samples.gradient_time)) / len(samples) / 2.0
-        held = {2, 3} if not (kind == 2).any() else set()
-        held |= {4, 5} if not (kind == 1).any() else set()
-        held |= {3, 5} if not (gpus > 2).any() else set()
-        upper[sorted(held)] = LEAST
+        for told, held in ((kind == 2, [2, 3]), (kind == 1, [4, 5]), (gpus > 2, [3, 5])):
+            if not told.any():
+                upper[held] = LEAST
         none = np.where(kind == 0, NO_TIME, 0.0)
         arrays = (basis, none, count / len(samples), mean[0], mean[1], rest[0], rest[1], lower, upper)
         return cls(*(np.asarray(array)[None] for array in arrays))
 
     @classmethod
-    def together(cls, problems: list[Cells]) -> Cells:
+    def together(cls, problems: Iterable[Cells]) -> Cells:
         """Several problems of as many cells as one."""
         return cls(*map(np.concatenate, zip(*problems, strict=True)))
 

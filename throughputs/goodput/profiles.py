@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,7 +44,16 @@ from throughputs.goodput.model import PARAMETERS, ThroughputModels
 from throughputs.limits import Range
 from throughputs.numerics import quotient
 
-Model = TypeVar("Model")
+
+class HasTypes(Protocol):
+    """What says of some accelerator types the most samples on one GPU."""
+
+    @property
+    def largest_local(self) -> Mapping[str, int]:
+        """By accelerator type."""
+
+
+Model = TypeVar("Model", bound=HasTypes)
 
 _SIZES = ("initial_batch_size", "largest_batch_size", "least_local_batch_size")
 _OF_MODEL = (*_SIZES, "accumulation", "initial_steps", "noise_scale", "types", "micro_batches")
@@ -95,41 +104,40 @@ class Profile:
         return float(np.mean(1.0 / statistics.gain(ones * scale)) * self.initial_steps)
 
 
-def found_model(models: Mapping[str, Model], name: str, source: str) -> Model:
-    """What is known of a model; InputError where nothing is."""
-    if name not in models:
-        expected = f"one of {', '.join(models)}{did_you_mean(name, models)}"
-        raise InputError(source, field="model", found=name, expected=expected)
-    return models[name]
-
-
 @dataclass(frozen=True)
-class Profiles:
-    """Profiles by the names of models.
+class OfModels(Generic[Model]):
+    """What is known of models, by their names.
 
     Attributes
     ----------
-    models : profiles by name.
+    models : by name.
     source : where the figures come from.
     """
 
-    models: Mapping[str, Profile]
-    source: str = "profiles"
+    models: Mapping[str, Model]
+    source: str
 
     @property
     def accelerators(self) -> tuple[str, ...]:
         """Accelerator types that some model has figures for."""
-        return tuple(dict.fromkeys(name for profile in self.models.values() for name in profile.parameters))
+        return tuple(dict.fromkeys(name for model in self.models.values() for name in model.largest_local))
 
-    def find(self, name: str) -> Profile:
-        """The profile of a model.
+    def find(self, name: str) -> Model:
+        """What is known of a model.
 
         Raises
         ------
         InputError
-            There is none.
+            Nothing is.
         """
-        return found_model(self.models, name, self.source)
+        if name not in self.models:
+            expected = f"one of {', '.join(self.models)}{did_you_mean(name, self.models)}"
+            raise InputError(self.source, field="model", found=name, expected=expected)
+        return self.models[name]
+
+
+class Profiles(OfModels[Profile]):
+    """Profiles by the names of models."""
 
     def goodput(self, names: Sequence[str], accelerator: str, progress: ArrayLike = 0.0) -> GoodputModels:
         """Goodput models of J jobs on one accelerator type.
@@ -155,7 +163,6 @@ class Profiles:
                 name,
                 "a model with a replica on each GPU; see throughputs.goodput.trainings",
             )
-        for name, profile in zip(names, found, strict=True):
             if accelerator not in profile.parameters:
                 known = ", ".join(profile.parameters)
                 hint = did_you_mean(accelerator, profile.parameters)

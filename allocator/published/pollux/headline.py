@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from allocator.studies.headline import Made, headline
 from allocator.studies.study import Options
 from allocator.studies.tables import Shown
 from throughputs import read_trace
+from throughputs.goodput.trainings import Trainings
 
 _EIGHT, _SIXTH = "1 to 8", "6"
 _PRINTED = {
@@ -32,7 +32,7 @@ def _runs(options: Options) -> Iterator[Made]:
     known, cluster, chosen = read_trainings(path_of("sia-profiles")), Cluster({"aws": 64}, {"aws": 4}), preset("pollux")
     # the same tables of T4, by the names of a later artifact; one model had a smaller limit of its batch size
     yolov3: Any = known.models["yolov3"]
-    trainings = replace(known, models={**known.models, "yolov3": yolov3.with_largest_local("aws", 8)})
+    trainings = Trainings({**known.models, "yolov3": yolov3.with_largest_local("aws", 8)}, known.source)
     for workload, policy in _PRINTED:
         if options.quick == (workload == _SIXTH):
             for number in (6,) if options.quick else range(1, 9):

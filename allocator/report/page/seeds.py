@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from allocator.report.figures import Row, Rows
@@ -80,7 +81,7 @@ class Policies:
                 for key in (pairs[0][0] if len(pairs) > 1 else ())
                 if all(len(_numbers([run.get(key), base.get(key)])) == 2 for run, base in pairs)
             }
-            mean = {key: math.fsum(values) / len(values) for key, values in known.items()}
+            mean = {key: fmean(values) for key, values in known.items()}
             half = {key: half_width(values) for key, values in known.items()}
             rows.append({"policy": name, "baseline": names[0], "pairs": len(pairs), "mean": mean, "half_width": half})
         return rows if any(row["mean"] for row in rows) else []
@@ -100,7 +101,7 @@ def half_width(values: Sequence[float]) -> float:
         return math.nan
     from scipy.special import stdtrit
 
-    mean = math.fsum(values) / n
+    mean = fmean(values)
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     return float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2)) * math.sqrt(variance / n)
 
@@ -127,7 +128,7 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
     if name in _ROW_KEYS or all(value == first for value in values):
         return first
     if numbers:
-        return math.fsum(numbers) / len(numbers)
+        return fmean(numbers)
     return _mean_rows([value or [] for value in values]) if isinstance(first, list) else first
 
 

@@ -24,9 +24,8 @@ al., "ElasticFlow", ASPLOS 2023 (pkusys/ElasticFlow).
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -38,7 +37,7 @@ from allocator.results.output import read_summary
 from throughputs import InputError, read_trace
 from throughputs.arrays import Texts
 from throughputs.errors import expect
-from throughputs.files import JsonObject, read_frame, read_text
+from throughputs.files import Document, JsonObject, parse_json, read_frame, read_text
 from throughputs.frames import FrameReader
 from throughputs.traces import named_format
 
@@ -166,77 +165,52 @@ def _of_folder(folder: Path) -> tuple[pd.DataFrame, float]:
 
 def _of_file(path: Path) -> tuple[pd.DataFrame, float]:
     """Jobs and end of a run of others."""
-    text = read_text(path)
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    read, text = Document(path), read_text(path)
+    lines = text.strip().splitlines()
     # of a log the last record counts
-    number, text = lines[-1] if lines and '"submitted_jobs"' in lines[0][1] else (None, text)
-    told = _object(path, text, number)
-    if isinstance(submitted := told.get("submitted_jobs"), list):
-        names = [job["name"] if isinstance(job, Mapping) and "name" in job else None for job in submitted]
-        if None in names:
-            found = submitted[names.index(None)]
-            raise InputError(path, line=number, field="submitted_jobs", found=found, expected="jobs with a name")
-        if len(set(names)) < len(names):
-            found = next(name for name in names if names.count(name) > 1)
-            raise InputError(path, line=number, field="submitted_jobs / name", found=found, expected="each name once")
-        jobs = _jobs(path, "submitted_jobs", zip(names, submitted, strict=True), _OF_LOGS, number)
-        return jobs, _seconds(told.get("timestamp", 0.0), path, "timestamp", number)
-    if isinstance(told.get("jobs"), Mapping):
-        summary = told.get("summary")
-        end = float(summary.get("sim_time", 0.0)) if isinstance(summary, Mapping) else 0.0
-        return _jobs(path, "jobs", told["jobs"].items(), _OF_JOBS), end
-    if isinstance(told.get("jcts"), Mapping):
-        if len(told["jcts"]) != 1:
-            found = ", ".join(map(str, told["jcts"])) or "none"
-            raise InputError(path, field="jcts", found=found, expected="one workload")
-        ((workload, times),) = told["jcts"].items()
-        if not isinstance(times, Mapping):
-            raise InputError(path, field=f"jcts / {workload}", found=times, expected="an object, seconds by job")
-        took = {name: {"took": seconds} for name, seconds in times.items()}
-        return _jobs(path, f"jcts / {workload}", took.items(), {"took": "took"}), 0.0
+    is_log = bool(lines) and '"submitted_jobs"' in lines[0]
+    told = read.table(parse_json(lines[-1] if is_log else text, path), "")
+    if "submitted_jobs" in told:
+        submitted = [read.table(job, "submitted_jobs") for job in read.items(told["submitted_jobs"], "submitted_jobs")]
+        jobs = {job.get("name"): job for job in submitted}
+        if None in jobs or len(jobs) < len(submitted):
+            again = next((job.get("name") for job in submitted if job is not jobs[job.get("name")]), None)
+            raise read.error("submitted_jobs", again, "each job with a name, and each name once")
+        return _jobs(read, "submitted_jobs", jobs, _OF_LOGS), _seconds(read, told.get("timestamp", 0.0), "timestamp")
+    if "jobs" in told:
+        end = _seconds(read, read.table(told.get("summary", {}), "summary").get("sim_time", 0.0), "sim_time")
+        return _jobs(read, "jobs", told["jobs"], _OF_JOBS), end
+    if "jcts" in told:
+        workloads = read.table(told["jcts"], "jcts")
+        if len(workloads) != 1:
+            raise read.error("jcts", ", ".join(workloads) or "none", "one workload")
+        ((workload, times),) = workloads.items()
+        where = f"jcts / {workload}"
+        took = {name: {"took": seconds} for name, seconds in read.table(times, where).items()}
+        return _jobs(read, where, took, {"took": "took"}), 0.0
     expected = 'a log with "submitted_jobs" in each line, or an object with "jobs" or "jcts"'
-    raise InputError(path, found=f"an object with {', '.join(map(str, told)) or 'nothing'}", expected=expected)
+    raise InputError(path, found=f"an object with {', '.join(told) or 'nothing'}", expected=expected)
 
 
-def _jobs(
-    path: Path, field: str, jobs: Iterable[tuple[Any, Any]], names: Mapping[str, str], line: int | None = None
-) -> pd.DataFrame:
-    """What is told of jobs, with times that the file calls by these names."""
+def _jobs(read: Document, field: str, jobs: Any, names: Mapping[str, str]) -> pd.DataFrame:
+    """What is told of jobs by name, with times that the file calls by these names."""
     import pandas as pd
 
     rows = {}
-    for name, job in jobs:
-        where = f"{field} / {name}"
-        if not isinstance(job, Mapping):
-            expected = f"an object with {', '.join(names.values())}"
-            raise InputError(path, line=line, field=where, found=job, expected=expected)
-        rows[str(name)] = [_seconds(job.get(theirs), path, f"{where} / {theirs}", line) for theirs in names.values()]
+    for name, job in read.table(jobs, field).items():
+        told = read.table(job, f"{field} / {name}")
+        rows[name] = [_seconds(read, told.get(theirs), f"{field} / {name} / {theirs}") for theirs in names.values()]
     table = pd.DataFrame.from_dict(rows, "index", columns=list(names), dtype=float)
     return table.reindex(columns=list(dict.fromkeys([*_TIMES, *names]))).assign(declined=False)
 
 
-def _object(path: Path, text: str, line: int | None) -> JsonObject:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        at = error.lineno if line is None and isinstance(error, json.JSONDecodeError) else line
-        raise InputError(path, line=at, found=text[:40], expected=f"JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise InputError(path, line=line, found=type(found).__name__, expected="a JSON object")
-    return found
-
-
-def _seconds(value: Any, path: Path, field: str, line: int | None = None) -> float:
+def _seconds(read: Document, value: Any, where: str) -> float:
     """A number, or a date, as seconds; nan for nothing."""
-    if value is None:
-        return math.nan
     try:
-        return (
-            datetime.fromisoformat(value).timestamp() if isinstance(value, str) and "-" in value[1:] else float(value)
-        )
+        dated = isinstance(value, str) and "-" in value[1:]
+        return math.nan if value is None else datetime.fromisoformat(value).timestamp() if dated else float(value)
     except (TypeError, ValueError):
-        expected = "seconds, or a date such as 2026-03-01T08:00:00Z"
-        raise InputError(path, line=line, field=field, found=value, expected=expected) from None
+        raise read.error(where, value, "seconds, or a date such as 2026-03-01T08:00:00Z") from None
 
 
 def _wanted(path: Path) -> pd.DataFrame:

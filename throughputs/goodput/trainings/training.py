@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from throughputs.arrays import Floats
 from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.efficiency import gain
-from throughputs.goodput.profiles import found_model
+from throughputs.goodput.profiles import OfModels
 
 Shape = tuple[int, ...]
 """GPUs of a job on each of its nodes, most first."""
@@ -92,33 +91,8 @@ class Training(ABC):
         return float(self.epoch_ends[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class Trainings:
-    """Trainings by the name of the model.
-
-    Attributes
-    ----------
-    models : by name.
-    source : where the figures come from.
-    """
-
-    models: Mapping[str, Training]
-    source: str
-
-    @property
-    def accelerators(self) -> tuple[str, ...]:
-        """Accelerator types that some model has figures for."""
-        return tuple(dict.fromkeys(name for model in self.models.values() for name in model.largest_local))
-
-    def find(self, name: str) -> Training:
-        """The training of a model.
-
-        Raises
-        ------
-        InputError
-            There is none.
-        """
-        return found_model(self.models, name, self.source)
+class Trainings(OfModels[Training]):
+    """Trainings by the name of the model."""
 
     def check_types(self, accelerators: Sequence[str]) -> None:
         """Raise InputError where no model has figures for a type."""
