@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.audit import Audit, audit
 from allocator.cluster import Cluster
@@ -29,6 +28,7 @@ from throughputs import (
     default_table,
     read_table,
 )
+from throughputs.arrays import Floats
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, find_trainings
 from throughputs.shown import as_text
@@ -189,7 +189,7 @@ def _membership(
     jobs: pd.DataFrame | None,
     matrix: ThroughputMatrix,
     entities: EntitiesLike | None,
-    elapsed_seconds: NDArray[np.float64] | None,
+    elapsed_seconds: Floats | None,
 ) -> Membership | None:
     named = jobs is not None and "entity" in jobs.columns
     if entities is None and not named:

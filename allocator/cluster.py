@@ -9,9 +9,9 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.arrays import Ints, Positions
 
 MOST_GPUS = 1_000_000
 """GPUs of a cluster, at most: each has an id, and the placement of jobs holds a few numbers for each."""
@@ -111,18 +111,18 @@ class Cluster:
         return tuple(self.gpus)
 
     @cached_property
-    def capacity(self) -> NDArray[np.int64]:
+    def capacity(self) -> Ints:
         """(M,) GPUs of each type."""
         return np.array(list(self.gpus.values()), dtype=np.int64)
 
     @cached_property
-    def by_name(self) -> NDArray[np.intp]:
+    def by_name(self) -> Positions:
         """(M,) positions of the accelerator types in the order of their names."""
         names = self.accelerators
         return np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
 
     @cached_property
-    def first_gpu(self) -> NDArray[np.int64]:
+    def first_gpu(self) -> Ints:
         """(M,) id of the first GPU of each type: GPUs are numbered from 0, type by type."""
         return np.concatenate([[0], np.cumsum(self.capacity)[:-1]])
 

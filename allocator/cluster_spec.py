@@ -20,10 +20,10 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import MOST_GPUS, Cluster
 from throughputs import InputError
+from throughputs.arrays import Ints
 from throughputs.files import read_frame
 from throughputs.frames import Column, FrameReader
 from throughputs.limits import Range
@@ -87,7 +87,7 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None, *
     return _described(reader, accelerator)
 
 
-def _counts(reader: FrameReader, name: str, least: int, most: int = MOST_GPUS) -> NDArray[np.int64]:
+def _counts(reader: FrameReader, name: str, least: int, most: int = MOST_GPUS) -> Ints:
     """(N,) whole numbers of a column."""
     within = Column("whole", within=Range(least, most), expected=f"a whole number from {least} to {most:,}")
     return reader.cells(name, within)

@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError, Trace
+from throughputs.arrays import Floats, Ints, Values
 
 if TYPE_CHECKING:
     from allocator.room import FreeGpus, Held
 
-_Ids = NDArray[np.int64]
 
 WHOLE: Final = 1000
 """A GPU in thousandths."""
@@ -50,7 +49,7 @@ class GpuFractions:
     [333, 1000]
     """
 
-    thousandths: _Ids
+    thousandths: Ints
     source: str
 
     @classmethod
@@ -71,7 +70,7 @@ class GpuFractions:
             raise InputError(trace.source, field=f"gpu_fraction of job {row}", found=found, expected=expected)
         return cls(thousandths, trace.source)
 
-    def take(self, rows: _Ids) -> GpuFractions:
+    def take(self, rows: Ints) -> GpuFractions:
         """Of some of the jobs."""
         return GpuFractions(self.thousandths[rows], self.source)
 
@@ -80,7 +79,7 @@ class GpuFractions:
         more = np.full(count, WHOLE) if later is None else later.thousandths
         return GpuFractions(np.concatenate([self.thousandths, more]), self.source)
 
-    def check(self, gpus: _Ids, hindrance: str) -> None:
+    def check(self, gpus: Ints, hindrance: str) -> None:
         """Raise InputError where fractions cannot be had: for a `hindrance` if there is one, or of several GPUs."""
         some = self.thousandths < WHOLE
         wrong = some if hindrance else some & (gpus > 1)
@@ -92,17 +91,17 @@ class GpuFractions:
             raise InputError(self.source, field=f"gpu_fraction of job {row}", found=found, expected=expected)
 
 
-def thousandths_of(fraction: NDArray[np.float64]) -> _Ids:
+def thousandths_of(fraction: Floats) -> Ints:
     """(N,) of fractions of a GPU, rounded down."""
     return np.floor(fraction * WHOLE + _ROUNDING).astype(np.int64)
 
 
-def exact_sums(gpus: NDArray[np.float64]) -> NDArray[np.float64]:
+def exact_sums(gpus: Floats) -> Floats:
     """Sums of GPUs without what rounding leaves of fractions of them."""
     return np.asarray(np.rint(gpus * WHOLE) / WHOLE)
 
 
-def taken_of(gpus: _Ids, thousandths: _Ids | None) -> NDArray[Any]:
+def taken_of(gpus: Ints, thousandths: Ints | None) -> Values:
     """(N,) GPUs that gangs of so many `gpus` take which need so many `thousandths` of each; None: all of each."""
     return gpus if thousandths is None else gpus * thousandths / WHOLE
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, convert
@@ -29,6 +28,7 @@ from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from allocator.protocol.views import columns_of_jobs, file_columns
 from throughputs import InputError, ThroughputMatrix
+from throughputs.arrays import Floats
 from throughputs.files import read_json, source_of
 
 
@@ -80,7 +80,7 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     )
 
 
-def _by_type(stated: Any, names: Sequence[str], place: str, source: str) -> NDArray[np.float64]:
+def _by_type(stated: Any, names: Sequence[str], place: str, source: str) -> Floats:
     """(M,) numbers of an object that has one for each accelerator type."""
     known = convert(stated, Mapping[str, Any], source=source, field=place)
     numbers = [convert(known.get(name), NotNegative, source=source, field=f"{place}.{name}") for name in names]
@@ -91,7 +91,7 @@ def _membership(
     data: Mapping[str, Any],
     jobs: Sequence[Mapping[str, Any]],
     ids: Sequence[Any],
-    elapsed_seconds: NDArray[np.float64],
+    elapsed_seconds: Floats,
     source: str,
 ) -> Membership | None:
     """Entities of the jobs; jobs without an entity stand at the top."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
@@ -28,6 +27,7 @@ from allocator.results.result import SimulationResult
 from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import GangRates
 from throughputs import InputError, Trace, trace_of
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -58,17 +58,15 @@ _NOT_TOLD = (
 _MOST_PLACES = 10
 """GPU types and partitions of jobs left out that are named."""
 
-_Floats = NDArray[np.float64]
-
 
 def lease_outcomes(
     rows: Callable[[slice], Assignment],
-    arrival: _Floats,
-    left: _Floats,
-    start: _Floats,
-    finish: _Floats,
-    steps: _Floats,
-    gpus: _Floats,
+    arrival: Floats,
+    left: Floats,
+    start: Floats,
+    finish: Floats,
+    steps: Floats,
+    gpus: Floats,
     placed: Sequence[tuple[int, ...]] = (),
 ) -> Iterator[StretchOutcome]:
     """The time from one event to the next, as long as anybody runs; a lease is a row where it ends.
@@ -183,7 +181,7 @@ def recorded_schedule(
     )
 
 
-def _pools(trace: Trace, cluster: Cluster) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _pools(trace: Trace, cluster: Cluster) -> tuple[Ints, Flags]:
     """(N,) the type on which each job ran, and whether that is known: it is the only one that the job may use."""
     allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
     if allowed is None:
@@ -191,7 +189,7 @@ def _pools(trace: Trace, cluster: Cluster) -> tuple[NDArray[np.int64], NDArray[n
     return np.asarray(allowed.argmax(axis=1), dtype=np.int64), np.asarray(allowed.sum(axis=1) == 1)
 
 
-def _left_out(trace: Trace, rows: NDArray[np.bool_]) -> str:
+def _left_out(trace: Trace, rows: Flags) -> str:
     """How many jobs it is not known of where they ran, by GPU type or partition; empty for none."""
     if not rows.any():
         return ""
@@ -201,9 +199,7 @@ def _left_out(trace: Trace, rows: NDArray[np.bool_]) -> str:
     return f"{rows.sum():,} of {len(trace):,} jobs may have run on several types ({names}{more})"
 
 
-def _outcomes(
-    trace: Trace, jobs: JobTable, done: NDArray[np.bool_], pool: NDArray[np.int64]
-) -> Iterator[StretchOutcome]:
+def _outcomes(trace: Trace, jobs: JobTable, done: Flags, pool: Ints) -> Iterator[StretchOutcome]:
     """A lease for each job that ran."""
     ran = np.flatnonzero(done)
     ran = ran[np.argsort(trace.recorded_end_seconds[ran], kind="stable")]

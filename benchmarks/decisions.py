@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy
 from allocator.presets import preset
@@ -24,6 +23,7 @@ from allocator.studies.tables import Shown
 from formulations.leases import LeaseProgram, latest_slots, solve_leases
 from formulations.shockwave import PlanningProgram, solve_plan
 from throughputs import Configurations, TraceGenerator
+from throughputs.arrays import Ints
 from throughputs.goodput import best_batch_sizes
 from throughputs.goodput.profiles import default_profiles
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
@@ -100,7 +100,6 @@ DECISIONS = Study(
 # Goodput: jobs train the embedded models and are at some point of their training. The embedded figures are of one
 # accelerator type; others here are faster by a factor that is drawn for each model.
 
-Whole = NDArray[np.int64]
 Sizes = dict[str, tuple[int, int]]
 """GPUs of each type, and how many are in a node."""
 
@@ -151,13 +150,13 @@ def draw_state(n_jobs: int, cluster: Sizes, seed: int = 0) -> ClusterState:
     return ClusterState(of, matrix, configurations=ways, elapsed_seconds=elapsed, running=running)
 
 
-def configurations(gpus: int, per_node: int) -> Whole:
+def configurations(gpus: int, per_node: int) -> Ints:
     """(C, 2) GPUs and nodes of Sia's configurations, of at most 64 GPUs: powers of two of a node, or whole nodes."""
     inside = [(1 << k, 1) for k in range(per_node.bit_length())]
     return np.array([*inside, *((n * per_node, n) for n in range(2, min(gpus, 64) // per_node + 1))])
 
 
-def _running(ways: Configurations, left: Whole, rng: np.random.Generator) -> Assignment:
+def _running(ways: Configurations, left: Ints, rng: np.random.Generator) -> Assignment:
     """Jobs in an order that is drawn run on a number of GPUs that is drawn, while there are some."""
     rows = []
     for job in rng.permutation(ways.n_jobs).tolist():

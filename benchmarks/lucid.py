@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from allocator import Cluster, SimulationResult, simulate
 from allocator.presets import preset
 from allocator.studies.study import Options, Row, Run, Study
 from allocator.studies.tables import Shown
 from throughputs import RetainedFractions, ThroughputTable, Trace
+from throughputs.arrays import Floats
 
 # Virtual clusters by number of servers with eight GPUs, as those of a cluster of 1,080.
 SERVERS = (32, 20, 12, 11, 10, 9, 8, 8, 6, 5, 4, 4, 3, 2, 1)
@@ -46,7 +46,7 @@ ORDERS = {"fifo": ("default", "fcfs")} | {name: ("default", name) for name in ("
 """What Lucid was compared with; nobody shares GPUs under these. `fifo` is that of the paper, which passes nobody."""
 
 
-def retained() -> NDArray[np.float64]:
+def retained() -> Floats:
     """(K, K) what each kind keeps beside each other: one over the more contended of cores and bandwidth, at most 1."""
     rng = np.random.default_rng(7)
     cores, bandwidth = rng.uniform(0.1, 1.0, KINDS), rng.uniform(0.05, 0.9, KINDS)

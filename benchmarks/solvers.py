@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from allocator.studies import figures
 from allocator.studies.study import Options, Row, Run, Study
@@ -55,9 +54,8 @@ from throughputs import (
     default_table,
     retained_fractions,
 )
+from throughputs.arrays import Floats, Ints
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
-
-Array = NDArray[np.float64]
 
 PLAIN = "ecos"
 """The path that ratios are taken to: the program as published systems state and solve it."""
@@ -95,13 +93,13 @@ class Instance:
     weights : (N,) how much more than another job this one counts.
     """
 
-    rates: Array
-    scale_factors: NDArray[np.int64]
-    capacity: Array
-    weights: Array
+    rates: Floats
+    scale_factors: Ints
+    capacity: Floats
+    weights: Floats
 
     @property
-    def fastest(self) -> Array:
+    def fastest(self) -> Floats:
         """(N,) rate of each job on its fastest type with GPUs."""
         return np.asarray(self.rates[:, self.capacity > 0].max(axis=1))
 
@@ -152,7 +150,7 @@ class Family(NamedTuple):
         return Instance(rates, sizes.astype(np.int64), _capacity(sizes, n_types, self.fraction), weights)
 
 
-def _with_blends(rates: Array, n_types: int) -> Array:
+def _with_blends(rates: Floats, n_types: int) -> Floats:
     """The first `n_types` of: the three published types, then geometric blends of them, moved a little per row."""
     rng = np.random.default_rng(26)
     columns = list(rates.T)
@@ -162,7 +160,7 @@ def _with_blends(rates: Array, n_types: int) -> Array:
     return np.column_stack(columns[:n_types])
 
 
-def _capacity(sizes: NDArray[np.int64], n_types: int, fraction: float) -> Array:
+def _capacity(sizes: Ints, n_types: int, fraction: float) -> Floats:
     return np.full(n_types, max(1.0, float(sizes.sum() * fraction // n_types)))
 
 

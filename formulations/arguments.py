@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 
 def figures(
     source: str, field: str, values: Any, shape: tuple[int | None, ...], numbers: str = "numbers above 0"
-) -> Array:
+) -> Floats:
     """`values` as an array of finite numbers.
 
     Parameters

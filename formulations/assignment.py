@@ -12,15 +12,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.reference.mixed_integer import RowBuilder, solve_linear, solve_mixed
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +34,8 @@ class Line:
     solver : what solved it.
     """
 
-    accelerator: Whole
-    position: Whole
+    accelerator: Ints
+    position: Ints
     seconds: float
     bound: float
     solver: str
@@ -99,7 +97,7 @@ def assign_to_lines(
     return Line(accelerator, position, total, total if bound is None else min(bound, total), solver)
 
 
-def _single(p: Array, F: Whole) -> tuple[Whole, Whole, float | None, str]:
+def _single(p: Floats, F: Ints) -> tuple[Ints, Ints, float | None, str]:
     from scipy.optimize import linear_sum_assignment
 
     m = len(p)
@@ -110,7 +108,7 @@ def _single(p: Array, F: Whole) -> tuple[Whole, Whole, float | None, str]:
     return j[column].astype(np.int64), k[column].astype(np.int64), None, "linear_sum_assignment"
 
 
-def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole, float | None, str]:
+def _gangs(p: Floats, F: Ints, s: Ints, precision: float) -> tuple[Ints, Ints, float | None, str]:
     """The integer program over the positions and columns that can matter.
 
     Two neighbouring positions that a type uses hold more than F GPUs together (else they were one), so twice the GPUs
@@ -144,7 +142,7 @@ def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole
     return kind, level, bound * unit, "highs"
 
 
-def _greedy(p: Array, F: Whole, s: Whole) -> Whole:
+def _greedy(p: Floats, F: Ints, s: Ints) -> Ints:
     """Position of each job: those that take longest on their fastest type choose first, the cheapest place."""
     level = np.zeros(len(p), dtype=np.int64)
     room: list[list[int]] = [[] for _ in F]
@@ -156,7 +154,7 @@ def _greedy(p: Array, F: Whole, s: Whole) -> Whole:
     return level
 
 
-def _first_fit(p: Array, F: Whole, s: Whole, kind: Whole) -> Whole:
+def _first_fit(p: Floats, F: Ints, s: Ints, kind: Ints) -> Ints:
     """Position of each job on its type: the longest per GPU first, each as far at the end as there is room."""
     level = np.zeros(len(p), dtype=np.int64)
     room: list[list[int]] = [[] for _ in F]
@@ -190,22 +188,22 @@ _FIRST_POSITIONS = 6
 @dataclass(frozen=True, eq=False)
 class _Relaxed:
     value: float
-    columns: Array
-    of_jobs: Array
-    reduced: Array
+    columns: Floats
+    of_jobs: Floats
+    reduced: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class _Whole:
     value: float
-    columns: Array
+    columns: Floats
     bound: float
 
 
 class _Positions:
     """Columns (job, type, position) and rows: one position per job, F GPUs per type and position."""
 
-    def __init__(self, p: Array, F: Whole, s: Whole, levels: Whole) -> None:
+    def __init__(self, p: Floats, F: Ints, s: Ints, levels: Ints) -> None:
         job, kind = np.nonzero(np.isfinite(p))
         repeats = levels[kind]
         self.job, self.type = np.repeat(job, repeats), np.repeat(kind, repeats)
@@ -220,7 +218,7 @@ class _Positions:
         rows.add(int(levels.sum()), [(self.slot, each, self.gang)], -np.inf, np.repeat(F, levels))
         self.program = rows.program(self.cost, np.zeros(C), np.ones(C), np.ones(C, dtype=bool))
 
-    def relaxed(self, guess: Whole) -> _Relaxed:
+    def relaxed(self, guess: Ints) -> _Relaxed:
         """Value, prices of the jobs' rows and reduced costs without whole numbers.
 
         Begins with the columns near a `guess` (jobs,) of positions and adds those that the prices ask for.
@@ -241,7 +239,7 @@ class _Positions:
         amounts[columns] = found.columns
         return _Relaxed(found.bound, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
 
-    def whole(self, columns: NDArray[np.intp], precision: float) -> _Whole | None:
+    def whole(self, columns: Positions, precision: float) -> _Whole | None:
         """The integer program over some of the columns; None where they hold no assignment."""
         found = solve_mixed(self.program.of_columns(columns), "highs", StopRule(precision, 0.0, math.inf))
         if found.columns is None:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.experiments.run import Materials, Run
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import price_table
 from formulations import proportional_throughput
+from throughputs.arrays import Floats, Positions
 from throughputs.estimator.believed import BelievedColocation
 from throughputs.goodput.trainings import Trainings
 
@@ -84,15 +84,13 @@ def _too_long(run: Run, seconds: float) -> bool:
     return run.max_decision_seconds is not None and seconds > run.max_decision_seconds
 
 
-def _normalised(throughput: NDArray[np.float64], jobs: JobTable, cluster: Cluster) -> NDArray[np.float64]:
+def _normalised(throughput: Floats, jobs: JobTable, cluster: Cluster) -> Floats:
     """(N,) throughput in units of that under the proportional share; 0 for jobs that no type can run."""
     unit = proportional_throughput(jobs.rates, cluster.capacity)
     return np.divide(throughput, unit, out=np.zeros(len(unit)), where=unit > 0)
 
 
-def _figures(
-    allocation: Allocation, normalised: NDArray[np.float64], seconds: float, repetitions: int
-) -> dict[str, Any]:
+def _figures(allocation: Allocation, normalised: Floats, seconds: float, repetitions: int) -> dict[str, Any]:
     """Figures of the whole decision; None where the policy has none."""
 
     def known(value: float) -> float | None:
@@ -111,9 +109,7 @@ def _figures(
     }
 
 
-def _by_entity(
-    names: tuple[str, ...], of_job: NDArray[np.intp], normalised: NDArray[np.float64]
-) -> list[dict[str, Any]]:
+def _by_entity(names: tuple[str, ...], of_job: Positions, normalised: Floats) -> list[dict[str, Any]]:
     """Jobs of each entity itself, and its part of the normalised throughput of all jobs."""
     total = max(float(normalised.sum()), 1e-300)
     return [
@@ -126,7 +122,7 @@ def _by_entity(
     ]
 
 
-def _throughput(allocation: Allocation, jobs: JobTable) -> NDArray[np.float64]:
+def _throughput(allocation: Allocation, jobs: JobTable) -> Floats:
     """(N,) steps/s that jobs really make, whatever is believed of pairs."""
     alone = np.asarray((jobs.rates * allocation.shares).sum(axis=1))
     pairs, columns = allocation.pairs, jobs.colocation
@@ -138,9 +134,7 @@ def _throughput(allocation: Allocation, jobs: JobTable) -> NDArray[np.float64]:
     return alone
 
 
-def _jobs(
-    allocation: Allocation, jobs: JobTable, throughput: NDArray[np.float64], normalised: NDArray[np.float64]
-) -> pd.DataFrame:
+def _jobs(allocation: Allocation, jobs: JobTable, throughput: Floats, normalised: Floats) -> pd.DataFrame:
     import pandas as pd
 
     n = len(jobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import NOBODY, Assignment, among_ids, within
@@ -12,11 +11,12 @@ from allocator.protocol.state import ClusterState
 from allocator.protocol.views import Need, Needs
 from formulations import Pairs
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 
 _NUMBERS = (int, float, np.number)
 
 
-def checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:
+def checked_shares(shares: Floats, state: ClusterState, name: str) -> Floats:
     """The (N, M) shares of policy `name`; InputError where they are no finite numbers of at least 0."""
     if np.shape(shares) != state.rates.shape:
         raise InputError(
@@ -97,7 +97,7 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Needs) -> 
 
 
 def _checked_step(
-    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], number: int, policy: str, needs: Needs
+    step: PlanStep, state: ClusterState, rejected: Ints, number: int, policy: str, needs: Needs
 ) -> PlanStep:
     rows, where = step.assignment, f"policy {policy}, step {number} of the plan"
     _check_seconds(step.seconds, where)
@@ -130,7 +130,7 @@ def _check_seconds(seconds: float, where: str) -> None:
         raise InputError(where, field="seconds", found=seconds, expected=expected)
 
 
-def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
+def _positions(jobs: Ints, state: ClusterState, source: str, field: str) -> Ints:
     """The `jobs`, if they are positions in the state."""
     if not len(jobs):
         return jobs if isinstance(jobs, np.ndarray) and jobs.dtype == np.int64 else NOBODY

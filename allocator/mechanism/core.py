@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
@@ -34,12 +34,12 @@ from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.policy import Need, PlanPolicy, Policy, SharePolicy, Trigger
 from allocator.protocol.state import ClusterState
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from throughputs.prices import PriceTable
 
-_Ids = NDArray[np.int64]
 
 Returned = TypeVar("Returned")
 
@@ -87,7 +87,7 @@ class DecisionCore:
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
         self.ideal, self._seed, self._whole = ideal, seed, cluster
-        self.active: _Ids = np.empty(0, dtype=np.int64)
+        self.active: Ints = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
         self.policy_seconds = 0.0
@@ -151,7 +151,7 @@ class DecisionCore:
             self._leave(ids)
             self.tell(Trigger.COMPLETION)
 
-    def _leave(self, ids: _Ids) -> None:
+    def _leave(self, ids: Ints) -> None:
         at = self.active.searchsorted(ids)
         if not len(self.active) or np.count_nonzero(self.active.take(at, mode="clip") != ids):
             raise InputError("jobs", found=ids.tolist(), expected="active jobs")
@@ -174,14 +174,14 @@ class DecisionCore:
         if trigger.value & self._triggers:
             self._news = True
 
-    def record(self, decision: Decision, seconds: NDArray[np.float64]) -> None:
+    def record(self, decision: Decision, seconds: Floats) -> None:
         """The (K,) rows of `decision` ran for `seconds` (K,) each; to be told while their jobs are still active."""
         self._rounds += 1
         self._executor.record(decision.assignment, seconds)
         if self.keeps_service:
             self.record_service(decision.assignment, self.jobs.rows(decision.jobs), seconds)
 
-    def record_service(self, rows: Assignment, at: _Ids, seconds: NDArray[np.float64] | float) -> None:
+    def record_service(self, rows: Assignment, at: Ints, seconds: Floats | float) -> None:
         """The (K,) `rows` trained for `seconds` (K,) each, outside rounds; kept for policies that need to know.
 
         Their jobs are `at` these rows (K,) of the table.
@@ -204,7 +204,7 @@ class DecisionCore:
         """So many more rounds repeated the last one; what they add has been added to `sums`."""
         self._rounds += rounds
 
-    def measured_together(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
+    def measured_together(self, one: Ints, other: Ints, accelerator: Ints) -> bool:
         """Jobs `one` and `other` (K,) shared GPUs of `accelerator` (K,), so what they do there is known from now on.
 
         Answers whether that is news; the policy is then asked about it.
@@ -215,7 +215,7 @@ class DecisionCore:
         self.tell(Trigger.RATES)
         return True
 
-    def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None, *, news: bool = True) -> None:
+    def rates_changed(self, jobs: Ints, step_factor: Floats | None = None, *, news: bool = True) -> None:
         """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
 
         `step_factor` (K,) is new steps over old; without it progress is extrapolated as if the steps were the same. The
@@ -228,7 +228,7 @@ class DecisionCore:
         if news:
             self.tell(Trigger.RATES)
 
-    def sums(self) -> list[NDArray[np.float64]]:
+    def sums(self) -> list[Floats]:
         """What every round adds to, changed in place."""
         return self._executor.sums() + [self.jobs.columns[view.column] for view in self._kept]
 
@@ -261,7 +261,7 @@ class DecisionCore:
             step = executor.next(clock, self._running)
         return self._placed(step, clock, self.policy_calls != calls, rejected)
 
-    def _ask(self, clock: float) -> Generator[ClusterState, None, _Ids]:
+    def _ask(self, clock: float) -> Generator[ClusterState, None, Ints]:
         """Ask the policy about the active jobs; returns those that it rejected, who are gone then."""
         self._news, self._asked_at = False, clock
         active = self.active
@@ -293,7 +293,7 @@ class DecisionCore:
             self._leave(answer.rejected)
         return answer.rejected
 
-    def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
+    def _placed(self, step: Step, clock: float, recomputed: bool, rejected: Ints) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
         seconds = min(step.seconds, self._asked_at + self.period_seconds - clock)
         last = self._last

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.mechanism.executor import Step
@@ -39,9 +38,7 @@ from allocator.mechanism.gang_packing import Vacancies, pack, preference
 from allocator.mechanism.ledger import Ledger
 from allocator.mechanism.rounds import Discipline, Queues, RoundMechanism, Rounds
 from allocator.protocol.assignment import Assignment, among_ids
-
-_Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats
 
 NOTHING = 1e-6
 """Part of a round that counts as nothing: shares of solvers are exact to fewer digits than times are."""
@@ -107,11 +104,11 @@ class DeficitRounds(RoundMechanism):
         self._preferred = None
         return Queues((-ledger.shares, -ledger.deficits))
 
-    def negated_priorities(self, clock: float, running: Assignment) -> _Floats:
+    def negated_priorities(self, clock: float, running: Assignment) -> Floats:
         """See RoundMechanism."""
         ledger = self.ledger
         promised_for = clock - ledger.counted_since + self._seconds
-        negated: _Floats = ledger.received * self._sizes + self._base - self._promise * promised_for
+        negated: Floats = ledger.received * self._sizes + self._base - self._promise * promised_for
         if self._stay_seconds or self._only_due:
             self._note_incumbents(running)
         if self._stay_seconds:
@@ -121,7 +118,7 @@ class DeficitRounds(RoundMechanism):
             negated[~self._due] = np.inf
         return negated
 
-    def choose(self, clock: float, queues: Queues, negated: _Floats, types: list[int]) -> list[list[int]]:
+    def choose(self, clock: float, queues: Queues, negated: Floats, types: list[int]) -> list[list[int]]:
         """See RoundMechanism."""
         ledger = self.ledger
         left = Vacancies(self._due_gpus(clock) if self._only_due else self._capacity, len(ledger.jobs))
@@ -157,7 +154,7 @@ class DeficitRounds(RoundMechanism):
         self._new = ledger.any_member(untrained & ~among_ids(ledger.jobs, np.sort(running.jobs)))
         self._incumbent = self._runs | self._new
 
-    def rows_due(self, clock: float) -> _Flags:
+    def rows_due(self, clock: float) -> Flags:
         """(M, R) rows whose time is due in a round at `clock` (seconds).
 
         What a row is owed counts with the promise of that round. A row that waits runs once it is owed a whole round,
@@ -172,7 +169,7 @@ class DeficitRounds(RoundMechanism):
         due = ledger.row_owed(end) > least * self._seconds
         return due & ledger.both_members(ledger.owed(end) > NOTHING * self._seconds) if self._packs else due
 
-    def _least_to_start(self) -> _Floats:
+    def _least_to_start(self) -> Floats:
         """(R,) rounds that a row which waits must be owed."""
         return np.where(self._new, 0.5, 1.0) - NOTHING
 

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
 from allocator.protocol.allocation import Allocation
@@ -16,6 +15,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, SharePolicy
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
+from throughputs.arrays import Floats, Ints
 
 PolicyT = TypeVar("PolicyT", bound=Policy)
 
@@ -35,7 +35,7 @@ class Step(NamedTuple):
     assignment: Assignment
     seconds: float = np.inf
     interruptible: bool = False
-    shares: NDArray[np.float64] | None = None
+    shares: Floats | None = None
 
 
 class Answer(NamedTuple):
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
     allocation: Allocation | None
     seconds: float
-    rejected: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    rejected: Ints = np.empty(0, dtype=np.int64)
 
 
 class Executor(ABC, Generic[PolicyT]):
@@ -64,11 +64,11 @@ class Executor(ABC, Generic[PolicyT]):
     memory: Any = None
 
     @abstractmethod
-    def arrived(self, jobs: NDArray[np.int64]) -> None:
+    def arrived(self, jobs: Ints) -> None:
         """Jobs (ids) came."""
 
     @abstractmethod
-    def left(self, jobs: NDArray[np.int64]) -> None:
+    def left(self, jobs: Ints) -> None:
         """Active jobs (ids) completed, were given up or rejected."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Executor(ABC, Generic[PolicyT]):
         """
 
     @abstractmethod
-    def ask(self, policy: PolicyT, state: ClusterState, active: NDArray[np.int64]) -> Answer:
+    def ask(self, policy: PolicyT, state: ClusterState, active: Ints) -> Answer:
         """Ask about the `active` jobs (ids), which are those of the `state`, and take the answer over."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Executor(ABC, Generic[PolicyT]):
         """Where nobody runs at `clock`: when somebody will whatever happens, in seconds; inf: never."""
         return np.inf
 
-    def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
+    def record(self, assignment: Assignment, seconds: Floats) -> None:
         """The (K,) rows of a step ran for `seconds` (K,) each."""
 
     def rates_changed(self) -> None:
@@ -114,7 +114,7 @@ class Executor(ABC, Generic[PolicyT]):
         """Whether every coming round is like the one just given, as long as nothing happens."""
         return False
 
-    def sums(self) -> list[NDArray[np.float64]]:
+    def sums(self) -> list[Floats]:
         """What `record` adds to in every round; changed in place."""
         return []
 
@@ -128,8 +128,8 @@ class Executor(ABC, Generic[PolicyT]):
 
 
 def ask_for_shares(
-    policy: SharePolicy, state: ClusterState, table: JobTable, active: NDArray[np.int64]
-) -> tuple[Answer, NDArray[np.float64], Pairs | None]:
+    policy: SharePolicy, state: ClusterState, table: JobTable, active: Ints
+) -> tuple[Answer, Floats, Pairs | None]:
     """The answer of the policy, its checked (N, M) shares, and its pairs; None under a policy that does not pack.
 
     Who shares GPUs with whom, and under a policy without preemption who stays where, is noted in `table`.

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from throughputs.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def pack(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: 
     return chosen
 
 
-def preference(rates: NDArray[np.float64]) -> list[list[int]]:
+def preference(rates: Floats) -> list[list[int]]:
     """For each of the (N, M) `rates` the types that can run the job, fastest first, equal ones in the given order."""
     order = (-rates).argsort(axis=1, kind="stable")
     counts = (rates > 0).sum(axis=1)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 
 class IsolatedTime(Kept):
@@ -26,11 +23,11 @@ class IsolatedTime(Kept):
         self._table = jobs
         self._types = cluster.by_name
         self._capacity = cluster.capacity[self._types].astype(np.float64)
-        self._ids: _Ids = np.empty(0, dtype=np.int64)
-        self._remaining: _Floats = np.empty(0)
-        self._rate: _Floats = np.empty(0)
+        self._ids: Ints = np.empty(0, dtype=np.int64)
+        self._remaining: Floats = np.empty(0)
+        self._rate: Floats = np.empty(0)
 
-    def rates_changed(self, jobs: _Ids, step_factor: _Floats | None) -> None:
+    def rates_changed(self, jobs: Ints, step_factor: Floats | None) -> None:
         """Some jobs have other rates; the progress since the last decision is still counted at the rates of then.
 
         `step_factor` (K,) is new steps over old; without it progress is extrapolated as if the steps were the same.
@@ -42,7 +39,7 @@ class IsolatedTime(Kept):
         self._remaining[row[known]] *= step_factor[known]
         self._rate[row[known]] *= step_factor[known]
 
-    def advance(self, active: _Ids) -> None:
+    def advance(self, active: Ints) -> None:
         """Bring the ledger up to now and remember the present state of the `active` jobs."""
         table = self._table
         moved = (self._rate > 0) & table.has(self._ids)
@@ -54,7 +51,7 @@ class IsolatedTime(Kept):
         self._remaining = np.maximum(table.total_steps[at] - table.steps_done[at], 0.0)
         self._rate = self._isolated_rates(at)
 
-    def _isolated_rates(self, at: _Ids) -> _Floats:
+    def _isolated_rates(self, at: Ints) -> Floats:
         """(n,) isolated rates q of the active jobs in rows `at`.
 
         As `formulations.isolated_throughput` has them, types in the order of their names: the published system, whose

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept
 from allocator.mechanism.gang_packing import Rows
@@ -23,10 +22,7 @@ from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from formulations import Pairs
 from throughputs import InputError
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
-_Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Ints
 
 SHIFT = 32
 _LOW = (1 << SHIFT) - 1
@@ -35,12 +31,12 @@ CREDIT_ROUNDS = 0.5
 """Every row counts as having had so many rounds when a count starts, so that nobody's part of the time is 0 of 0."""
 
 
-def pair_number(one: _Ids, other: _Ids) -> _Ids:
+def pair_number(one: Ints, other: Ints) -> Ints:
     """Numbers of the rows of these pairs."""
     return np.asarray((np.maximum(one, other) << SHIFT) | (np.minimum(one, other) + 1))
 
 
-def _numbers(jobs: _Ids, partner: _Ids) -> _Ids:
+def _numbers(jobs: Ints, partner: Ints) -> Ints:
     """Numbers of the rows of jobs with these partners, -1 for none."""
     return np.where(partner < 0, jobs << SHIFT, pair_number(jobs, partner)) if (partner >= 0).any() else jobs << SHIFT
 
@@ -82,9 +78,9 @@ class Ledger(Kept):
         self._table = jobs
         self._least_deficit = least_deficit
         self.credit_seconds = CREDIT_ROUNDS * round_seconds
-        self.numbers: _Ids = np.empty(0, dtype=np.int64)
-        self.decided: _Flags = np.empty(0, dtype=np.bool_)
-        self.can_run: _Flags = np.empty((n_types, 0), dtype=np.bool_)
+        self.numbers: Ints = np.empty(0, dtype=np.int64)
+        self.decided: Flags = np.empty(0, dtype=np.bool_)
+        self.can_run: Flags = np.empty((n_types, 0), dtype=np.bool_)
         self.shares, self.received, self.deficits = (np.empty((n_types, 0)) for _ in range(3))
         self.counted_since = 0.0
         self.version = 0
@@ -98,12 +94,12 @@ class Ledger(Kept):
         self.one, self.other = (self.jobs.searchsorted(ids[self.paired]) for ids in (low, self._high))
         self.version += 1
         # A round that repeats the one before comes with the same array of jobs: its rows are looked up once.
-        self._known: tuple[_Ids, Any, _Ids] | None = None
+        self._known: tuple[Ints, Any, Ints] | None = None
         for name in ("row_gpus", "packing"):
             self.__dict__.pop(name, None)
 
     @cached_property
-    def row_gpus(self) -> _Ids:
+    def row_gpus(self) -> Ints:
         """(R,) GPUs that each row takes; both members of a pair have gangs of one size."""
         return np.asarray(self._table.scale_factor[self._table.rows(self._high)])
 
@@ -115,15 +111,15 @@ class Ledger(Kept):
             first[self.alone], first[self.paired], second[self.paired] = np.arange(len(self.jobs)), self.other, self.one
         return Rows(first.tolist(), second.tolist(), self.row_gpus.tolist())
 
-    def any_member(self, jobs: _Flags) -> _Flags:
+    def any_member(self, jobs: Flags) -> Flags:
         """(R,) rows in which any of the `jobs` is; these are marked among the (n,) active ones."""
         return self._by_members(jobs, np.logical_or)
 
-    def both_members(self, jobs: _Flags) -> _Flags:
+    def both_members(self, jobs: Flags) -> Flags:
         """(R,) rows in which nobody is but these jobs."""
         return self._by_members(jobs, np.logical_and)
 
-    def _by_members(self, jobs: _Flags, of_two: np.ufunc) -> _Flags:
+    def _by_members(self, jobs: Flags, of_two: np.ufunc) -> Flags:
         if not len(self.paired):
             return jobs
         rows = np.empty(len(self.numbers), dtype=np.bool_)
@@ -146,7 +142,7 @@ class Ledger(Kept):
         partner[second[paired] - 1] = high[paired]
         return Assignment(jobs, np.repeat(pool, times), np.repeat(self.row_gpus[rows], times), partner)
 
-    def add(self, jobs: _Ids) -> None:
+    def add(self, jobs: Ints) -> None:
         """Take in new `jobs`; they have no share yet.
 
         Raises
@@ -158,13 +154,13 @@ class Ledger(Kept):
             raise InputError("arriving jobs", found=jobs.tolist(), expected="distinct jobs that are not active yet")
         self._insert(jobs << SHIFT, self._table.rates[self._table.rows(jobs)].T > 0, self.credit_seconds)
 
-    def _insert(self, numbers: _Ids, can_run: _Flags, received: float) -> None:
+    def _insert(self, numbers: Ints, can_run: Flags, received: float) -> None:
         """Rows that count as having received so many seconds."""
         k = len(numbers)
         merged = np.concatenate([self.numbers, numbers])
         order = merged.argsort(kind="stable")
 
-        def join(values: _Floats, fill: float) -> _Floats:
+        def join(values: Floats, fill: float) -> Floats:
             return np.concatenate([values, np.full((len(values), k), fill)], axis=1).take(order, axis=1)
 
         self.numbers = merged[order]
@@ -174,12 +170,12 @@ class Ledger(Kept):
         self.received = join(self.received, received)
         self._index()
 
-    def remove(self, jobs: _Ids) -> None:
+    def remove(self, jobs: Ints) -> None:
         """Forget `jobs`, alone and in pairs."""
         gone = among_ids(self.jobs, np.sort(jobs))
         self._keep(np.flatnonzero(~self.any_member(gone)))
 
-    def _keep(self, rows: _Ids) -> None:
+    def _keep(self, rows: Ints) -> None:
         self.numbers, self.decided = self.numbers.take(rows), self.decided.take(rows)
         self.can_run, self.shares = self.can_run.take(rows, axis=1), self.shares.take(rows, axis=1)
         self.received, self.deficits = self.received.take(rows, axis=1), self.deficits.take(rows, axis=1)
@@ -191,7 +187,7 @@ class Ledger(Kept):
         if len(self.paired):
             self.can_run[:, self.paired] = self.can_share(self.jobs[self.one], self.jobs[self.other])
 
-    def can_share(self, one: _Ids, other: _Ids) -> _Flags:
+    def can_share(self, one: Ints, other: Ints) -> Flags:
         """(M, P) where both jobs of pairs make progress together, as far as it is known."""
         columns = self._table.colocation
         assert columns is not None
@@ -199,7 +195,7 @@ class Ledger(Kept):
         first, second = columns.group[at(one)], columns.group[at(other)]
         return np.asarray(((together[first, second] > 0) & (together[second, first] > 0)).T)
 
-    def _slots(self, numbers: _Ids) -> _Ids:
+    def _slots(self, numbers: Ints) -> Ints:
         """Positions of the rows with these numbers, which must be there."""
         slots = self.numbers.searchsorted(numbers)
         if len(numbers) and not (len(self.numbers) and (self.numbers.take(slots, mode="clip") == numbers).all()):
@@ -215,22 +211,22 @@ class Ledger(Kept):
         self.received[:] = self.credit_seconds
         self.counted_since = clock
 
-    def _share_debts(self, owed: _Floats) -> None:
+    def _share_debts(self, owed: Floats) -> None:
         """Time owed to a pair is owed to both of its members."""
         if len(self.paired):
             for member in (self.one, self.other):
                 for j, row in enumerate(owed[:, self.paired]):
                     self.deficits[j, self.alone] += np.bincount(member, row, minlength=len(self.jobs))
 
-    def row_owed(self, clock: float) -> _Floats:
+    def row_owed(self, clock: float) -> Floats:
         """(M, R) time that each row was promised and has not received up to `clock`, in seconds."""
         promised = self.shares * (clock - self.counted_since)
-        owed: _Floats = self.deficits + promised - (self.received - self.credit_seconds)
+        owed: Floats = self.deficits + promised - (self.received - self.credit_seconds)
         return owed
 
-    def owed(self, clock: float) -> _Floats:
+    def owed(self, clock: float) -> Floats:
         """(n,) time each job was promised and has not received up to `clock`, alone or in pairs, over all types."""
-        rows: _Floats = self.row_owed(clock).sum(axis=0)
+        rows: Floats = self.row_owed(clock).sum(axis=0)
         if not len(self.paired):
             return rows
         # The deficits of pairs repeat those of their members.
@@ -240,7 +236,7 @@ class Ledger(Kept):
             owed = owed + np.bincount(member, rows[self.paired], minlength=len(owed))
         return owed
 
-    def set_shares(self, shares: _Floats, pairs: Pairs | None = None) -> None:
+    def set_shares(self, shares: Floats, pairs: Pairs | None = None) -> None:
         """Set the (n, M) `shares` of all active jobs alone, and those of `pairs` (positions among the active jobs)."""
         if pairs is not None:
             numbers = pair_number(self.jobs[pairs.first], self.jobs[pairs.second])
@@ -252,7 +248,7 @@ class Ledger(Kept):
         self.shares = np.ascontiguousarray(shares.T)
         self.decided[:] = True
 
-    def _replace_pairs(self, numbers: _Ids) -> None:
+    def _replace_pairs(self, numbers: Ints) -> None:
         """Rows of these pairs instead of those so far, with no time received since the count started."""
         if not len(numbers) and not len(self.paired):
             return
@@ -261,7 +257,7 @@ class Ledger(Kept):
         deficits = self.deficits[:, self.alone]
         self.deficits[:, self.paired] = (deficits[:, self.one] + deficits[:, self.other]) / 2.0
 
-    def record(self, assignment: Assignment, seconds: _Floats) -> None:
+    def record(self, assignment: Assignment, seconds: Floats) -> None:
         """Add the (K,) `seconds` of the jobs of a round; a pair has had the longer time of the two."""
         jobs, pool = assignment.jobs, assignment.pool
         if self._known is None or self._known[0] is not jobs:
@@ -273,11 +269,11 @@ class Ledger(Kept):
             pool, seconds = pool[first], np.maximum(seconds[first], seconds[last])
         self.add_time(rows, pool, seconds)
 
-    def add_time(self, rows: _Ids, pool: _Ids, seconds: _Floats) -> None:
+    def add_time(self, rows: Ints, pool: Ints, seconds: Floats) -> None:
         """Add the `seconds` that rows (positions) ran on `pool`."""
         self.received[pool, rows] += seconds
 
-    def running(self, rows: Assignment) -> _Flags:
+    def running(self, rows: Assignment) -> Flags:
         """(M, R) rows that run; of a job that shares its GPUs, also the row in which it would have them alone."""
         numbers, pool = rows.jobs << SHIFT, rows.pool
         if rows.shares_gpus:
@@ -291,7 +287,7 @@ class Ledger(Kept):
             runs[pool[there], at[there]] = True
         return runs
 
-    def sums(self) -> list[_Floats]:
+    def sums(self) -> list[Floats]:
         """What a round adds to, in place."""
         return [self.received]
 

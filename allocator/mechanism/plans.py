@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.mechanism.checks import checked_plan
 from allocator.mechanism.executor import Answer, Executor, Step
@@ -15,8 +14,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import PlanStep
 from allocator.protocol.policy import Need, PlanPolicy
 from allocator.protocol.state import ClusterState
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Ints
 
 # Relative to the clock.
 _ROUNDING = 1e-12
@@ -44,10 +42,10 @@ class PlanBook(Executor[PlanPolicy]):
         self._since_periodic = 0
         self._begin([])
 
-    def arrived(self, jobs: _Ids) -> None:
+    def arrived(self, jobs: Ints) -> None:
         """Nothing changes before the next plan."""
 
-    def left(self, jobs: _Ids) -> None:
+    def left(self, jobs: Ints) -> None:
         """The steps of the plan go on without them."""
         self._gone = np.concatenate([self._gone, jobs]) if len(self._gone) else jobs
 
@@ -64,7 +62,7 @@ class PlanBook(Executor[PlanPolicy]):
     def _periodic(self) -> bool:
         return self._replan_steps is not None and self._since_periodic >= self._replan_steps
 
-    def ask(self, policy: PlanPolicy, state: ClusterState, active: _Ids) -> Answer:
+    def ask(self, policy: PlanPolicy, state: ClusterState, active: Ints) -> Answer:
         """A new plan, in place of the rest of the old one."""
         started = perf_counter()
         plan = policy.plan(state, self.memory)
@@ -80,7 +78,7 @@ class PlanBook(Executor[PlanPolicy]):
             self._since_periodic = 0
         return Answer(plan.allocation, seconds, active[plan.rejected])
 
-    def _step(self, step: PlanStep, active: _Ids) -> Step:
+    def _step(self, step: PlanStep, active: Ints) -> Step:
         """A step of a plan, whose positions are those of `active` (ids)."""
         seconds = self._round_seconds if self._in_rounds else step.seconds
         return Step(step.assignment.named(active), seconds, not self._in_rounds)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.conversion import check_fields
@@ -23,9 +22,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
 from allocator.protocol.state import ClusterState
-
-_Floats = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
+from throughputs.arrays import Floats, Ints
 
 
 class Queues:
@@ -39,14 +36,14 @@ class Queues:
         job id.
     """
 
-    def __init__(self, ties: Sequence[_Floats]) -> None:
+    def __init__(self, ties: Sequence[Floats]) -> None:
         # Ties are settled once: rows are stored in tie order, and the stable sort of a round keeps it.
         self._tie_order = np.lexsort(ties, axis=-1)
         types, rows = self._tie_order.shape
         self._row_start = rows * np.arange(types)[:, None]
         self._rows = self._tie_order + self._row_start
 
-    def per_type(self, negated: _Floats) -> list[list[int]]:
+    def per_type(self, negated: Floats) -> list[list[int]]:
         """For each type the rows, as positions in the ledger, highest priority first."""
         values = negated.take(self._rows)
         order = values.argsort(axis=1, kind="stable")
@@ -54,7 +51,7 @@ class Queues:
         lengths = np.count_nonzero(values < np.inf, axis=1).tolist()
         return [row[:length].tolist() for row, length in zip(rows, lengths, strict=True)]
 
-    def merged(self, negated: _Floats, visit_order: Sequence[int]) -> tuple[list[int], list[int]]:
+    def merged(self, negated: Floats, visit_order: Sequence[int]) -> tuple[list[int], list[int]]:
         """All rows and the type of each, highest priority first, equal ones in `visit_order` of the types."""
         visit = np.array(visit_order)
         values = negated.take(self._rows.take(visit, axis=0)).ravel()
@@ -62,8 +59,6 @@ class Queues:
         rows = self._tie_order.take(visit, axis=0).ravel().take(order)
         return rows.tolist(), visit.take(order // self._tie_order.shape[1]).tolist()
 
-
-_Ids = NDArray[np.int64]
 
 _SHUFFLE = 5
 """Added to the seed of the run for the draw of types, so that it is another draw than that of the jobs."""
@@ -144,14 +139,14 @@ class RoundMechanism(Executor[SharePolicy]):
         """Queues for the rows and shares as they are now."""
 
     @abstractmethod
-    def negated_priorities(self, clock: float, running: Assignment) -> _Floats:
+    def negated_priorities(self, clock: float, running: Assignment) -> Floats:
         """(M, R) negated priority of each row for a round at `clock` (seconds) after that of the rows `running`.
 
         inf: it may not be chosen. The queues are those of now.
         """
 
     @abstractmethod
-    def choose(self, clock: float, queues: Queues, negated: _Floats, types: list[int]) -> list[list[int]]:
+    def choose(self, clock: float, queues: Queues, negated: Floats, types: list[int]) -> list[list[int]]:
         """The rows of the round at `clock` for each type, by negated priorities; `types` choose in this order."""
 
     def _prepared(self) -> Queues:
@@ -159,17 +154,17 @@ class RoundMechanism(Executor[SharePolicy]):
             self._queues = self.new_queues()
         return self._queues
 
-    def priorities(self, clock: float, running: Assignment) -> _Floats:
+    def priorities(self, clock: float, running: Assignment) -> Floats:
         """(M, R) priority of each row for a round at `clock` (seconds); -inf where it may not run."""
         self._prepared()
         return -self.negated_priorities(clock, running)
 
-    def arrived(self, jobs: _Ids) -> None:
+    def arrived(self, jobs: Ints) -> None:
         """They have no share yet."""
         self.ledger.add(jobs)
         self._queues = None
 
-    def left(self, jobs: _Ids) -> None:
+    def left(self, jobs: Ints) -> None:
         """Their rows are gone."""
         self.ledger.remove(jobs)
         self._queues = None
@@ -188,19 +183,19 @@ class RoundMechanism(Executor[SharePolicy]):
         self.ledger.start_count(clock)
         self._queues, self._asked_at = None, clock
 
-    def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
+    def ask(self, policy: SharePolicy, state: ClusterState, active: Ints) -> Answer:
         """New shares, and a new count of the time received."""
         self.nobody(state.clock)
         answer, shares, pairs = ask_for_shares(policy, state, self._table, active)
         self.ledger.set_shares(shares, pairs)
         return answer
 
-    def decided(self, clock: float, shares: _Floats) -> None:
+    def decided(self, clock: float, shares: Floats) -> None:
         """Take over (n, M) `shares` of the active jobs that were decided at `clock` (seconds) in a run of the past."""
         self.nobody(clock)
         self.ledger.set_shares(shares)
 
-    def record(self, assignment: Assignment, seconds: _Floats) -> None:
+    def record(self, assignment: Assignment, seconds: Floats) -> None:
         """Enter the time of a round."""
         self.ledger.record(assignment, seconds)
 
@@ -235,7 +230,7 @@ class RoundMechanism(Executor[SharePolicy]):
         # With one row for each job no other choice is possible, whoever comes first.
         return len(last[2].assignment) == len(ledger.jobs) and bool((chosen == (ledger.shares > 0)).all())
 
-    def sums(self) -> list[_Floats]:
+    def sums(self) -> list[Floats]:
         """Time received."""
         return self.ledger.sums()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares
@@ -14,10 +13,8 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import SharePolicy
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import matmul
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 class IdealShares(Executor[SharePolicy]):
@@ -36,15 +33,15 @@ class IdealShares(Executor[SharePolicy]):
         self._table = jobs
         self.nobody(0.0)
 
-    def _decided(self, active: _Ids, shares: _Floats, pairs: Pairs | None) -> None:
+    def _decided(self, active: Ints, shares: Floats, pairs: Pairs | None) -> None:
         """Shares of the `active` jobs (ids) from now on, alone and in pairs."""
         self._asked_about, self._shares, self._pairs = active, shares, Pairs.none() if pairs is None else pairs
         self._step: Step | None = None
 
-    def arrived(self, jobs: _Ids) -> None:
+    def arrived(self, jobs: Ints) -> None:
         """They have no share before the policy was asked."""
 
-    def left(self, jobs: _Ids) -> None:
+    def left(self, jobs: Ints) -> None:
         """Their shares are gone."""
         kept = ~np.isin(self._asked_about, jobs)
         self._decided(self._asked_about[kept], self._shares[kept], _among(self._pairs, kept))
@@ -57,7 +54,7 @@ class IdealShares(Executor[SharePolicy]):
         """Nobody has a share."""
         self._decided(np.empty(0, dtype=np.int64), np.empty((0, len(self._capacity))), None)
 
-    def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
+    def ask(self, policy: SharePolicy, state: ClusterState, active: Ints) -> Answer:
         """New shares."""
         answer, shares, pairs = ask_for_shares(policy, state, self._table, active)
         self._decided(active, shares, pairs)
@@ -102,7 +99,7 @@ class IdealShares(Executor[SharePolicy]):
         share = np.concatenate([shares[row, pool], np.repeat(together, 2)])
         return Step(rows, np.inf, interruptible=True, shares=share)
 
-    def _that_run(self, pairs: Pairs, at: _Ids) -> Pairs:
+    def _that_run(self, pairs: Pairs, at: Ints) -> Pairs:
         """The pairs that have a share and are believed to make progress, the lower job first."""
         columns = self._table.colocation
         assert columns is not None
@@ -121,7 +118,7 @@ class IdealShares(Executor[SharePolicy]):
         self._decided(state["asked_about"], state["shares"], state["pairs"])
 
 
-def _among(pairs: Pairs, kept: NDArray[np.bool_]) -> Pairs:
+def _among(pairs: Pairs, kept: Flags) -> Pairs:
     """The pairs of those who are left, numbered anew."""
     position = np.cumsum(kept) - 1
     alive = kept[pairs.first] & kept[pairs.second]

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.conversion import NotNegative, NotNegativeWhole
 from allocator.policies.base.packed import pair_rates
@@ -21,13 +21,11 @@ from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import Pairs, isolated_shares
 from throughputs import PackedColumns
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import dot, tie_order
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
-
-def pair_gain(columns: PackedColumns, one: ArrayLike, other: ArrayLike) -> Array:
+def pair_gain(columns: PackedColumns, one: ArrayLike, other: ArrayLike) -> Floats:
     """(P, M) what P pairs of jobs (positions) do together, in units of what each does alone::
 
         T'_{i|k,j} / T_ij + T'_{k|i,j} / T_kj
@@ -43,12 +41,12 @@ def pair_gain(columns: PackedColumns, one: ArrayLike, other: ArrayLike) -> Array
 
 def gandiva(
     columns: PackedColumns,
-    capacity: Whole,
+    capacity: Ints,
     rng: np.random.Generator,
     previous: Iterable[tuple[int, int]] = (),
     *,
     least_gain: float = 1.0,
-) -> tuple[Array, Pairs]:
+) -> tuple[Floats, Pairs]:
     """Random pairs that are kept as long as they prove their worth; shares of the others alone.
 
     With a GPU for everybody nobody shares and shares are isolated ones. Otherwise a pair of the last decision stays
@@ -96,7 +94,7 @@ def gandiva(
     return shares, Pairs(one[row], other[row], j, equal[one[row], j])
 
 
-def fifo_packed(columns: PackedColumns, capacity: Whole, *, least_gain: float = 1.5) -> tuple[Array, Pairs]:
+def fifo_packed(columns: PackedColumns, capacity: Ints, *, least_gain: float = 1.5) -> tuple[Floats, Pairs]:
     """First in, first out; jobs that find no free GPUs join a running one.
 
     Jobs take, in the order of `columns`, the fastest type with room for their gang, up to the first that fits nowhere.
@@ -194,7 +192,7 @@ class FifoPacked(SharePolicy):
         return _allocation(self, state, *packing, started)
 
 
-def _allocation(policy: SharePolicy, state: ClusterState, shares: Array, pairs: Pairs, started: float) -> Allocation:
+def _allocation(policy: SharePolicy, state: ClusterState, shares: Floats, pairs: Pairs, started: float) -> Allocation:
     return Allocation(
         policy=policy.name,
         throughputs=state.throughputs,

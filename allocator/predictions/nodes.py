@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegativeWhole, check_fields
 from allocator.fractions import exact_sums
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.errors import InputError
 from throughputs.predict.durations import symmetric_error
 from throughputs.predict.series import forecast
-
-_Floats = NDArray[np.float64]
-_Whole = NDArray[np.int64]
 
 _DAY = 86400.0
 _HOUR = 3600.0
@@ -82,10 +79,10 @@ class NodeSleep:
     bin_seconds : length of a bin.
     """
 
-    awake: _Whole
-    used: _Whole
+    awake: Ints
+    used: Ints
     total: int
-    soon: _Floats
+    soon: Floats
     future: int
     bin_seconds: float
 
@@ -121,10 +118,10 @@ class NodeSleep:
 
 
 def put_to_sleep(
-    used: _Whole,
+    used: Ints,
     total: int,
-    soon: _Floats,
-    later: _Floats,
+    soon: Floats,
+    later: Floats,
     settings: SleepSettings | None = None,
     *,
     bin_seconds: float = 600.0,
@@ -188,7 +185,7 @@ def put_to_sleep(
 
 
 def use_ahead(
-    used: _Whole,
+    used: Ints,
     bins: int,
     *,
     first: int = 0,
@@ -196,7 +193,7 @@ def use_ahead(
     bin_seconds: float = 600.0,
     refit_bins: int = 1008,
     offset: float = 0.0,
-) -> _Floats:
+) -> Floats:
     """Forecasts, made at each bin from what has passed, of mean use over the next `bins`.
 
     Parameters
@@ -225,15 +222,13 @@ def use_ahead(
     return np.concatenate([told[bins:], np.full(min(bins, len(told)), np.nan)])
 
 
-def known_ahead(used: _Whole, bins: int) -> _Floats:
+def known_ahead(used: Ints, bins: int) -> Floats:
     """What `use_ahead` would say if it knew the future: (B,) mean use over the next `bins`; nan in the last of them."""
     level = np.asarray(used, dtype=np.float64)
     return _means_ahead(level, bins) if len(level) else level
 
 
-def jobs_that_wait(
-    start: _Floats, end: _Floats, gpus: _Whole | _Floats, gpus_per_node: int, sleep: NodeSleep
-) -> NDArray[np.bool_]:
+def jobs_that_wait(start: Floats, end: Floats, gpus: Ints | Floats, gpus_per_node: int, sleep: NodeSleep) -> Flags:
     """(N,) jobs at whose start more nodes are in use than were awake: they wait until nodes have been woken.
 
     Parameters
@@ -252,16 +247,16 @@ def jobs_that_wait(
     return np.asarray(inside & (held > before))
 
 
-def _means_ahead(values: _Floats, bins: int) -> _Floats:
+def _means_ahead(values: Floats, bins: int) -> Floats:
     """(B,) means over so many bins after each; nan where there are not so many."""
     return _windows(np.concatenate([values, np.full(bins, np.nan)]), bins)[1:]
 
 
-def _windows(values: _Floats, bins: int) -> _Floats:
+def _windows(values: Floats, bins: int) -> Floats:
     return np.asarray(np.lib.stride_tricks.sliding_window_view(values, bins).sum(axis=1) / bins)
 
 
-def _held(start: _Floats, end: _Floats, gpus: _Whole | _Floats) -> tuple[_Floats, _Floats]:
+def _held(start: Floats, end: Floats, gpus: Ints | Floats) -> tuple[Floats, Floats]:
     """Times at which jobs begin or end, ascending, and the GPUs held from each on."""
     times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
     change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
@@ -269,8 +264,8 @@ def _held(start: _Floats, end: _Floats, gpus: _Whole | _Floats) -> tuple[_Floats
 
 
 def nodes_in_use(
-    start: _Floats, end: _Floats, gpus: _Whole | _Floats, gpus_per_node: int, *, bin_seconds: float = 600.0
-) -> _Whole:
+    start: Floats, end: Floats, gpus: Ints | Floats, gpus_per_node: int, *, bin_seconds: float = 600.0
+) -> Ints:
     """Most nodes in use in each bin from second 0 to the last end, where jobs are packed on as few as hold their GPUs.
 
     Parameters

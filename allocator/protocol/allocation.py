@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations import Pairs
 from throughputs import ThroughputMatrix
+from throughputs.arrays import Floats
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class Allocation:
 
     policy: str
     throughputs: ThroughputMatrix
-    shares: NDArray[np.float64]
+    shares: Floats
     status: str
     objective: float = np.nan
     objective_unit: str = ""
     bound: float = np.nan
     gap: float = np.nan
-    prices: NDArray[np.float64] | None = None
+    prices: Floats | None = None
     row_prices: Mapping[str, float] = field(default_factory=dict)
     unserved: tuple[Any, ...] = ()
     solver: str = ""
@@ -85,7 +85,7 @@ class Allocation:
     stage: int | None = None
     dropped_slos: tuple[Any, ...] = ()
     pairs: Pairs | None = None
-    pair_rates: NDArray[np.float64] | None = None
+    pair_rates: Floats | None = None
     assignment: Assignment | None = field(default=None, repr=False)
     rejected: tuple[Any, ...] = ()
     certified: bool = False
@@ -95,7 +95,7 @@ class Allocation:
             object.__setattr__(self, "status", CLAIMED + self.status)
 
     @cached_property
-    def effective_throughput(self) -> NDArray[np.float64]:
+    def effective_throughput(self) -> Floats:
         """(N,) steps/s each job gets on average."""
         alone = np.asarray((self.throughputs.rates * self.shares).sum(axis=1))
         pairs, rates = self.pairs, self.pair_rates
@@ -108,9 +108,9 @@ class Allocation:
         return np.asarray(alone + of_pairs[0] + of_pairs[1])
 
     @cached_property
-    def shares_of_time(self) -> NDArray[np.float64]:
+    def shares_of_time(self) -> Floats:
         """(N,) share of the time in which each job has GPUs, alone or with another."""
-        time: NDArray[np.float64] = self.shares.sum(axis=1)
+        time: Floats = self.shares.sum(axis=1)
         if self.pairs is not None:
             for member in (self.pairs.first, self.pairs.second):
                 time = time + np.bincount(member, self.pairs.share, minlength=len(time))

@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
+from throughputs.arrays import Flags, Ints, Positions, Values
 
-_Ids = NDArray[np.int64]
-
-NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
+NOBODY: Final[Ints] = np.empty(0, dtype=np.int64)
 """No jobs."""
 
 # Up to so many numbers plain Python is faster than arrays.
@@ -22,7 +21,7 @@ _FEW = 64
 
 # The partners of so many jobs alone.
 _MOST_ALONE = 4096
-_ALONE: _Ids = np.full(_MOST_ALONE, -1, dtype=np.int64)
+_ALONE: Ints = np.full(_MOST_ALONE, -1, dtype=np.int64)
 _ALONE.flags.writeable = False
 
 
@@ -51,18 +50,18 @@ class Assignment:
     array([0.75, 4.  ])
     """
 
-    jobs: _Ids
-    pool: _Ids
-    gpus: _Ids
-    partner: _Ids
-    thousandths: _Ids | None = None
+    jobs: Ints
+    pool: Ints
+    gpus: Ints
+    partner: Ints
+    thousandths: Ints | None = None
 
     # Of each assignment, once it is known: whether any two jobs share, GPUs taken in all, and of each pool.
     _shares_gpus: ClassVar[bool | None] = None
     _busy_gpus: ClassVar[float | None] = None
-    _used: ClassVar[NDArray[Any] | None] = None
+    _used: ClassVar[Values | None] = None
     # Of rows whose jobs are positions: the ids behind these positions, and the same rows by id.
-    _named: ClassVar[tuple[_Ids, Assignment] | None] = None
+    _named: ClassVar[tuple[Ints, Assignment] | None] = None
     # Of rows that `followed_by` joined: the two parts.
     _parts: ClassVar[tuple[Assignment, Assignment] | None] = None
 
@@ -75,7 +74,7 @@ class Assignment:
         return cls(ids, pools, counts, _whole(partner, "partner"))
 
     @classmethod
-    def alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
+    def alone(cls, jobs: Ints, pool: Ints, gpus: Ints, thousandths: Ints | None = None) -> Assignment:
         """Of arrays, where nobody shares and nobody needs to look whether anybody does."""
         k = len(jobs)
         partner = _ALONE[:k] if k <= _MOST_ALONE else np.full(k, -1, dtype=np.int64)
@@ -103,21 +102,21 @@ class Assignment:
         return known
 
     @cached_property
-    def firsts(self) -> NDArray[np.bool_]:
+    def firsts(self) -> Flags:
         """(K,) true once for each set of GPUs: jobs alone, and of two that share the lower id."""
         return np.asarray((self.partner < 0) | (self.jobs < self.partner))
 
-    def with_fractions(self, thousandths: _Ids) -> Assignment:
+    def with_fractions(self, thousandths: Ints) -> Assignment:
         """The same rows, which take so many `thousandths` (K,) of each of their GPUs."""
         return Assignment(self.jobs, self.pool, self.gpus, self.partner, thousandths)
 
     @property
-    def parts(self) -> _Ids:
+    def parts(self) -> Ints:
         """(K,) thousandths of each GPU that the rows take."""
         return np.full(len(self), WHOLE) if self.thousandths is None else self.thousandths
 
     @property
-    def gpus_taken(self) -> NDArray[Any]:
+    def gpus_taken(self) -> Values:
         """(K,) GPUs that each row takes: whole numbers where all rows have their GPUs whole."""
         return taken_of(self.gpus, self.thousandths)
 
@@ -131,7 +130,7 @@ class Assignment:
             known = self.__dict__["_busy_gpus"] = taken if self.thousandths is None else taken / WHOLE
         return known
 
-    def gpus_used(self, pools: int) -> NDArray[Any]:
+    def gpus_used(self, pools: int) -> Values:
         """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once, fractions as such."""
         if self._used is not None and len(self._used) == pools:
             return self._used
@@ -143,7 +142,7 @@ class Assignment:
         self.__dict__["_used"] = used
         return used
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Assignment:
+    def take(self, rows: Positions | Flags | slice) -> Assignment:
         """Some of the rows."""
         part = None if self.thousandths is None else self.thousandths[rows]
         if not self.shares_gpus:
@@ -175,7 +174,7 @@ class Assignment:
             return Assignment(jobs, pool, gpus, np.concatenate((self.partner, rows.partner)), parts)
         return Assignment.alone(jobs, pool, gpus, parts)
 
-    def named(self, ids: _Ids) -> Assignment:
+    def named(self, ids: Ints) -> Assignment:
         """The same with ids in place of positions; the very rows from which `numbered` made these."""
         if self._named is not None and self._named[0] is ids:
             return self._named[1]
@@ -184,7 +183,7 @@ class Assignment:
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
 
-    def numbered(self, ids: _Ids) -> Assignment:
+    def numbered(self, ids: Ints) -> Assignment:
         """The same, where nobody shares, with the positions of the jobs in `ids` (ascending) in place of them."""
         rows: Assignment = object.__new__(_Numbered)
         rows.__dict__.update(self.__dict__)
@@ -192,15 +191,15 @@ class Assignment:
         rows.__dict__["_named"], rows.__dict__["_parts"] = (ids, self), None
         return rows
 
-    def among(self, live: _Ids) -> Assignment:
+    def among(self, live: Ints) -> Assignment:
         """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""
         return self._where(among_ids(self.jobs, live))
 
-    def without(self, gone: _Ids) -> Assignment:
+    def without(self, gone: Ints) -> Assignment:
         """Without the jobs that are `gone` (ids); who shared with one of them is alone."""
         return self._where(~among_ids(self.jobs, np.sort(gone)))
 
-    def _where(self, there: NDArray[np.bool_]) -> Assignment:
+    def _where(self, there: Flags) -> Assignment:
         if there.all():
             return self
         kept = self.take(there)
@@ -217,7 +216,7 @@ class Assignment:
         row_of_lower = by_job[self.jobs[by_job].searchsorted(lower)]
         return self.take(np.lexsort((self.jobs, row_of_lower)))
 
-    def _pairs(self) -> tuple[_Ids, _Ids] | None:
+    def _pairs(self) -> tuple[Ints, Ints] | None:
         """Rows of those who share, the lower of each two and the higher; None where they do not follow each other."""
         shared = (self.partner >= 0).nonzero()[0]
         first, second = shared[::2], shared[1::2]
@@ -227,7 +226,7 @@ class Assignment:
         wrong = (lower != self.partner[second]) | (higher != self.partner[first]) | (lower > higher)
         return None if np.count_nonzero(wrong) else (first, second)
 
-    def has_any(self, jobs: _Ids) -> bool:
+    def has_any(self, jobs: Ints) -> bool:
         """Whether any of the `jobs`, of which there are few, has a row."""
         own, asked = self, jobs
         if self._named is not None:
@@ -235,7 +234,7 @@ class Assignment:
             asked = ids.take(jobs)
         return bool((own.jobs[:, None] == asked).any())
 
-    def check(self, capacity: _Ids, source: str) -> None:
+    def check(self, capacity: Ints, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
 
         def expected() -> str:
@@ -289,7 +288,7 @@ class _Numbered(Assignment):
         return jobs
 
 
-def _whole(values: ArrayLike, field: str) -> _Ids:
+def _whole(values: ArrayLike, field: str) -> Ints:
     """(K,) whole numbers; InputError for others."""
     given = np.asarray(values)
     if given.ndim == 1 and given.dtype == np.int64:
@@ -300,14 +299,14 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
     return given.astype(np.int64, copy=False)
 
 
-def within(numbers: _Ids, limit: int) -> bool:
+def within(numbers: Ints, limit: int) -> bool:
     """Whether all are from 0 and below `limit`."""
     if limit == 1:
         return not np.count_nonzero(numbers)
     return not len(numbers) or bool(numbers[numbers.argmin()] >= 0 and numbers[numbers.argmax()] < limit)
 
 
-def _distinct(ids: _Ids) -> bool:
+def _distinct(ids: Ints) -> bool:
     """Whether the (K,) ids, K > 0, are from 0 and each there once; in a time that grows with K alone."""
     if len(ids) <= _FEW:
         listed = ids.tolist()
@@ -321,7 +320,7 @@ def _distinct(ids: _Ids) -> bool:
     return bool(np.count_nonzero(put[ids] == numbers) == len(ids))
 
 
-def among_ids(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:
+def among_ids(ids: Ints, live: Ints) -> Flags:
     """Which of `ids` are in `live`, which is ascending."""
     if not len(live):
         return np.zeros(len(ids), dtype=np.bool_)

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from allocator.protocol.elastic import checked_rates
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable
+from throughputs.arrays import Flags, Floats, Ints, Positions
 
 if TYPE_CHECKING:
     from throughputs import Trace
@@ -73,9 +74,9 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLi
 
 def take(
     columns: PackedColumns,
-    jobs: NDArray[np.intp],
+    jobs: Positions,
     labels: Sequence[Hashable] | None = None,
-    together: NDArray[np.float64] | None = None,
+    together: Floats | None = None,
     all_groups: bool = False,
 ) -> PackedColumns:
     """The columns of some jobs (positions) with the groups that they have; `labels` are the old ones if omitted.
@@ -167,8 +168,8 @@ def appended(columns: PackedColumns, later: PackedColumns) -> PackedColumns:
 
 
 def without_sharing(
-    rates: NDArray[np.float64],
-    scale_factors: NDArray[np.int64],
+    rates: Floats,
+    scale_factors: Ints,
     jobs: Sequence[Hashable],
     accelerators: Sequence[str],
 ) -> PackedColumns:
@@ -182,7 +183,7 @@ def without_sharing(
     )
 
 
-def where_allowed(columns: PackedColumns, allowed: NDArray[np.bool_]) -> PackedColumns:
+def where_allowed(columns: PackedColumns, allowed: Flags) -> PackedColumns:
     """The columns of jobs that may not use every type: elsewhere than `allowed` (N, M) they have no rate.
 
     Jobs of one group that may use different types are of different groups then.
@@ -200,7 +201,7 @@ def where_allowed(columns: PackedColumns, allowed: NDArray[np.bool_]) -> PackedC
     )
 
 
-def _check_known(trace: Trace, known: NDArray[np.bool_]) -> None:
+def _check_known(trace: Trace, known: Flags) -> None:
     if not known.all():
         job = int(np.argmin(known))
         expected = "jobs of the throughput table that may use every type, for a policy that packs"
@@ -219,10 +220,10 @@ def _checked(columns: PackedColumns, trace: Trace, cluster: Cluster) -> PackedCo
 
 
 def _fitting(
-    group: NDArray[np.int64],
-    alone: NDArray[np.float64],
-    together: NDArray[np.float64],
-    sizes: NDArray[np.int64],
+    group: Ints,
+    alone: Floats,
+    together: Floats,
+    sizes: Ints,
     jobs: Sequence[Hashable],
     cluster: Cluster,
 ) -> PackedColumns:

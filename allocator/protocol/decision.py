@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.protocol.assignment import NOBODY, Assignment, among_ids
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints
 
 # Job, pool and GPUs side by side in one number: what differs is seen in one comparison, and one plain sort sorts all.
 _POOL: Final = 20
@@ -43,13 +42,13 @@ class Transition:
     regroup : rows, ascending, of those that keep their GPUs and share them with another job than before, or none.
     """
 
-    start: _Ids
-    stop: _Ids
-    move: _Ids
-    resize: _Ids
-    rows: _Ids
+    start: Ints
+    stop: Ints
+    move: Ints
+    resize: Ints
+    rows: Ints
     next: Assignment
-    regroup: _Ids
+    regroup: Ints
 
     @classmethod
     def nothing(cls, next: Assignment) -> Transition:
@@ -57,7 +56,7 @@ class Transition:
         return cls(NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, next, NOBODY)
 
     @cached_property
-    def keep(self) -> _Ids:
+    def keep(self) -> Ints:
         """Ids of the others."""
         return np.sort(np.delete(self.next.jobs, self.rows))
 
@@ -92,7 +91,7 @@ def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Tra
     return Transition(start, stop, move, resize, other_gpus.nonzero()[0], next, regroup)
 
 
-def _other_partner(last: Assignment, next: Assignment) -> NDArray[np.bool_]:
+def _other_partner(last: Assignment, next: Assignment) -> Flags:
     """(K,) rows of `next` whose jobs had another partner in `last`, or were not in it."""
     if not (last.shares_gpus or next.shares_gpus):
         return np.zeros(len(next), dtype=np.bool_)
@@ -103,7 +102,7 @@ def _other_partner(last: Assignment, next: Assignment) -> NDArray[np.bool_]:
     return np.asarray((last.jobs[at] != next.jobs) | (last.partner[at] != next.partner))
 
 
-def _packed(assignment: Assignment) -> _Ids:
+def _packed(assignment: Assignment) -> Ints:
     """(K,) ascending by job, for ids below 2^31, 4,096 pools and a million GPUs."""
     packed = (assignment.jobs << _JOB) + (assignment.pool << _POOL) + assignment.gpus
     packed.sort()
@@ -139,14 +138,14 @@ class Decision:
     seconds: float
     interruptible: bool
     recomputed: bool
-    shares: NDArray[np.float64] | None
-    rejected: NDArray[np.int64]
+    shares: Floats | None
+    rejected: Ints
     before: Assignment
     change: Transition | None = None
     gpus_before: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def jobs(self) -> NDArray[np.int64]:
+    def jobs(self) -> Ints:
         """(K,) ids."""
         return self.assignment.jobs
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
+from throughputs.arrays import Flags, Floats
 from throughputs.configurations import Configurations
 from throughputs.errors import did_you_mean
 from throughputs.trace import allowed_types
@@ -43,7 +44,7 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
     return (found if allowed is None else found.take(allowed[found.job, found.pool])).fitting(cluster.capacity)
 
 
-def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:
+def rates_by_duration(trace: Trace, cluster: Cluster) -> Floats:
     """(N, M) steps/s of each job with its own number of GPUs as its trace says: its steps over its duration.
 
     Raises
@@ -55,7 +56,7 @@ def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:
     if len(unknown):
         where = f"duration of job {unknown[0]}"
         raise InputError(trace.source, field=where, found="none", expected="seconds, where gang_rates=duration")
-    speed: NDArray[np.float64] = trace.total_steps / trace.duration
+    speed: Floats = trace.total_steps / trace.duration
     return np.repeat(speed[:, None], len(cluster.accelerators), axis=1)
 
 
@@ -70,14 +71,12 @@ def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Arra
     if isinstance(throughputs, Configurations):
         n, m = len(trace), len(cluster.accelerators)
         job, pool = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
-        rates: NDArray[np.float64] = of_table(trace, throughputs, cluster).rates_at(
-            job, pool, np.repeat(trace.scale_factor, m)
-        )
+        rates: Floats = of_table(trace, throughputs, cluster).rates_at(job, pool, np.repeat(trace.scale_factor, m))
         return rates.reshape(n, m)
     return throughputs.rates if isinstance(throughputs, PackedColumns) else throughputs
 
 
-def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> NDArray[np.float64]:
+def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> Floats:
     known = table.has(trace.job_type, trace.scale_factor)
     stated = ~known & _states_rate(trace, table, cluster)
     if not stated.any():
@@ -91,7 +90,7 @@ def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> N
     return rates
 
 
-def _check_named(trace: Trace, table: ThroughputTable, known: NDArray[np.bool_]) -> None:
+def _check_named(trace: Trace, table: ThroughputTable, known: Flags) -> None:
     """Say what may be done about a job of known duration that a table does not name."""
     names = set(table.job_types)
     for job in np.flatnonzero(~known & ~np.isnan(trace.duration)).tolist():
@@ -129,13 +128,13 @@ def _configurations_of_table(trace: Trace, table: ThroughputTable, cluster: Clus
     )
 
 
-def _states_rate(trace: Trace, table: ThroughputTable, cluster: Cluster) -> NDArray[np.bool_]:
+def _states_rate(trace: Trace, table: ThroughputTable, cluster: Cluster) -> Flags:
     """(N,) whether a job's rate follows from the trace: nothing is known that would set the types apart."""
     alike = len(cluster.accelerators) == 1 or not set(cluster.accelerators) & set(table.accelerators)
     return ~np.isnan(trace.duration) & alike
 
 
-def checked_rates(rates: ArrayLike, jobs: Trace | JobTable, cluster: Cluster, name: str) -> NDArray[np.float64]:
+def checked_rates(rates: ArrayLike, jobs: Trace | JobTable, cluster: Cluster, name: str) -> Floats:
     """(N, M) copy with 0 where the gang is larger than the type, or its partition is another one."""
     n, m = len(jobs), len(cluster.accelerators)
     given = np.array(rates, dtype=np.float64)

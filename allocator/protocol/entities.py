@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.conversion import check_fields
 from formulations import Hierarchy
+from throughputs.arrays import Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
 from throughputs.frames import Column, FrameReader
@@ -229,7 +230,7 @@ class Entities:
     def __repr__(self) -> str:
         return f"Entities({list(self._entities)!r})"
 
-    def inside(self, position: int) -> NDArray[np.intp]:
+    def inside(self, position: int) -> Positions:
         """Positions of an entity and of all entities in it, at any depth."""
         found = {position}
         for i in range(position + 1, len(self)):
@@ -237,7 +238,7 @@ class Entities:
                 found.add(i)
         return np.array(sorted(found), dtype=np.intp)
 
-    def positions(self, names: Sequence[object] | NDArray[np.object_], source: str = "jobs") -> NDArray[np.intp]:
+    def positions(self, names: Sequence[object] | Texts, source: str = "jobs") -> Positions:
         """(N,) position of each job's entity; -1 for None, nan and empty text.
 
         Raises
@@ -274,8 +275,8 @@ class Membership:
     """
 
     entities: Entities
-    of_job: NDArray[np.intp]
-    arrival_rank: NDArray[np.float64]
+    of_job: Positions
+    arrival_rank: Floats
 
     def __init__(self, entities: Entities, of_job: ArrayLike, arrival_rank: ArrayLike | None = None) -> None:
         of = np.asarray(of_job, dtype=np.intp)
@@ -302,7 +303,7 @@ class Membership:
         return Hierarchy(entities.parent, entities.weights, entities.fifo, self.of_job, self.arrival_rank)
 
 
-def arrival_ranks(elapsed_seconds: ArrayLike, labels: Sequence[Hashable]) -> NDArray[np.float64]:
+def arrival_ranks(elapsed_seconds: ArrayLike, labels: Sequence[Hashable]) -> Floats:
     """(N,) rank of each job: the longest in the cluster first; among equals by label, whatever their order."""
     by_label = np.empty(len(labels), dtype=np.intp)
     by_label[tie_order(labels)] = np.arange(len(labels))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from allocator.fractions import GpuFractions, taken_of
@@ -24,6 +24,7 @@ from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
 from allocator.protocol.views import Need, Needs, Source
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
+from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
 from throughputs.frames import columns_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 REFERENCE_ACCELERATOR = "v100"
 
 
-def deadlines_of(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
+def deadlines_of(trace: Trace, rates: Floats, cluster: Cluster) -> Floats:
     """(N,) seconds on the clock, nan for a job without a deadline."""
     duration = trace.duration
     if np.isnan(duration[~np.isnan(trace.slo)]).any():
@@ -50,16 +51,13 @@ def deadlines_of(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> 
     return np.where(np.isnan(trace.deadline), trace.arrival_time + trace.slo * duration, trace.deadline)
 
 
-def options_of(trace: Trace, deadline: NDArray[np.float64]) -> DeadlineOptions:
+def options_of(trace: Trace, deadline: Floats) -> DeadlineOptions:
     """Those of the trace; of the `deadline` (N,) alone for a job without."""
     if not trace.deadline_options.astype(bool).any():
         return DeadlineOptions.of_deadlines(deadline)
     rows = zip(trace.deadline_options, deadline.tolist(), strict=True)
     return DeadlineOptions.of_rows([row or (((at, 1.0),) if np.isfinite(at) else ()) for row, at in rows])
 
-
-_Ids = NDArray[np.int64]
-_Floats = NDArray[np.float64]
 
 # What the world and the decision core write, as it is for a new job. The other columns are as in a trace.
 _WRITTEN = {
@@ -80,12 +78,12 @@ class Speeds(NamedTuple):
     own : (N,) position of the only type that can run it, -1 where none can; None where some jobs can choose.
     """
 
-    rates: _Floats
-    fastest: _Floats
-    own: _Ids | None
+    rates: Floats
+    fastest: Floats
+    own: Ints | None
 
     @classmethod
-    def of(cls, rates: _Floats) -> Speeds:
+    def of(cls, rates: Floats) -> Speeds:
         """Of such rates."""
         able = rates > 0
         count = np.count_nonzero(able, axis=1)
@@ -141,27 +139,27 @@ class JobTable:
         `rates` has the wrong shape, or an entry is negative or not finite; or a job names an unknown entity.
     """
 
-    job_type: NDArray[np.object_]
-    scale_factor: _Ids
-    priority_weight: _Floats
-    total_steps: _Floats
-    arrival_time: _Floats
-    deadline: _Floats
-    predicted_seconds: _Floats
-    entity: NDArray[np.object_]
-    user: NDArray[np.object_]
-    partition: NDArray[np.object_]
-    gpu_type: NDArray[np.object_]
-    gpu_utilization: _Floats
-    recorded_status: NDArray[np.object_]
-    trace_id: NDArray[np.object_]
-    arrival_date: NDArray[np.datetime64]
-    rates: _Floats
-    steps_done: _Floats
-    completion_time: _Floats
-    isolated_seconds: _Floats
-    current_accelerator: _Ids
-    current_partner: _Ids
+    job_type: Texts
+    scale_factor: Ints
+    priority_weight: Floats
+    total_steps: Floats
+    arrival_time: Floats
+    deadline: Floats
+    predicted_seconds: Floats
+    entity: Texts
+    user: Texts
+    partition: Texts
+    gpu_type: Texts
+    gpu_utilization: Floats
+    recorded_status: Texts
+    trace_id: Texts
+    arrival_date: Dates
+    rates: Floats
+    steps_done: Floats
+    completion_time: Floats
+    isolated_seconds: Floats
+    current_accelerator: Ints
+    current_partner: Ints
 
     def __init__(
         self,
@@ -198,7 +196,7 @@ class JobTable:
         self.goodput: GoodputLedger | None = None
         self.least_steps_remaining = 0.0
         self._speeds: Speeds | None = None
-        self.columns: dict[str, NDArray[Any]] = {}
+        self.columns: dict[str, Values] = {}
         self._fill: dict[str, Any] = {}
         self.told: list[str] = []
         self._submitted = n
@@ -262,15 +260,15 @@ class JobTable:
         self._fill[name] = fill
         self.columns[name] = np.full(len(self), fill)
 
-    def rows(self, ids: _Ids) -> _Ids:
+    def rows(self, ids: Ints) -> Ints:
         """Where the jobs with these ids are in the arrays."""
         return ids if self._whole else np.asarray(self.ids.searchsorted(ids))
 
-    def has(self, ids: _Ids) -> NDArray[np.bool_]:
+    def has(self, ids: Ints) -> Flags:
         """(K,) which of the jobs that were ever submitted are still in the table."""
         return np.ones(len(ids), dtype=np.bool_) if self._whole else np.isin(ids, self.ids)
 
-    def submit(self, later: JobTable) -> _Ids:
+    def submit(self, later: JobTable) -> Ints:
         """Add the jobs of another table of the same cluster, which arrive after all of this one; returns their ids.
 
         The arrays are replaced by longer ones: whoever keeps one keeps the old. The cost grows with the jobs of both.
@@ -344,7 +342,7 @@ class JobTable:
         """The id of the next job that is submitted."""
         return self._submitted
 
-    def renumber(self, ids: ArrayLike, next_id: int) -> _Ids:
+    def renumber(self, ids: ArrayLike, next_id: int) -> Ints:
         """Give the jobs the `ids`, ascending, that they had in a table from which this one goes on; returns them.
 
         The next job that is submitted gets `next_id`, which is above all of them.
@@ -354,7 +352,7 @@ class JobTable:
         self._whole, self._submitted = bool((given == np.arange(len(given))).all()), int(next_id)
         return given
 
-    def _set_ids(self, ids: _Ids) -> None:
+    def _set_ids(self, ids: Ints) -> None:
         # As long as nobody was retired, an id is the position of its row.
         self.ids, self._whole = ids, len(ids) == 0 or int(ids[-1]) == len(ids) - 1
 
@@ -364,17 +362,17 @@ class JobTable:
             self.membership = Membership(entities, entities.positions(self.entity))
 
     @property
-    def colocation_group(self) -> NDArray[np.int64] | None:
+    def colocation_group(self) -> Ints | None:
         """(N,) which jobs behave alike in pairs, by number of their group; None: nothing is known of pairs."""
         return None if self.colocation is None else self.colocation.group
 
     @property
-    def believed_together(self) -> _Floats:
+    def believed_together(self) -> Floats:
         """(G, G, M) steps/s of groups of jobs in pairs, as far as it is known; only with `colocation`."""
         assert self.colocation is not None
         return self.colocation.together if self.believed is None else self.believed.together
 
-    def measure_together(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
+    def measure_together(self, one: Ints, other: Ints, accelerator: Ints) -> bool:
         """Jobs `one` and `other` (K,) shared GPUs of `accelerator` (K,): what they do is known from now on.
 
         Answers whether that changes what was believed.
@@ -384,14 +382,14 @@ class JobTable:
         group = self.colocation.group
         return self.believed.measure(group[self.rows(one)], group[self.rows(other)], accelerator)
 
-    def note_partners(self, active: _Ids, first: _Ids, second: _Ids) -> None:
+    def note_partners(self, active: Ints, first: Ints, second: Ints) -> None:
         """Keep which of the `active` jobs share, by pairs of positions; with several partners, whichever comes last."""
         at, partner = self.rows(active), self.current_partner
         partner[at] = -1
         partner[at[first]] = active[second]
         partner[at[second]] = active[first]
 
-    def known_pairs(self, active: _Ids) -> PackedColumns | None:
+    def known_pairs(self, active: Ints) -> PackedColumns | None:
         """What is known of the `active` jobs in pairs."""
         if self.colocation is None:
             return None
@@ -411,13 +409,13 @@ class JobTable:
         self._speeds = None
 
     @property
-    def runnable(self) -> NDArray[np.bool_]:
+    def runnable(self) -> Flags:
         """(N,) whether any type of the cluster can run the job at all."""
-        runnable: NDArray[np.bool_] = np.any(self.rates > 0, axis=1)
+        runnable: Flags = np.any(self.rates > 0, axis=1)
         return runnable
 
     @property
-    def gpus_taken(self) -> NDArray[Any]:
+    def gpus_taken(self) -> Values:
         """(N,) GPUs that each job takes when it runs: its scale factor, less where it asks for a fraction."""
         return taken_of(self.scale_factor, None if self.fractions is None else self.fractions.thousandths)
 
@@ -428,7 +426,7 @@ class JobTable:
         return rows.with_fractions(self.fractions.thousandths.take(self.rows(rows.jobs)))
 
     @property
-    def steps_remaining(self) -> _Floats:
+    def steps_remaining(self) -> Floats:
         """(N,) steps left, at least 0."""
         return np.maximum(self.total_steps - self.steps_done, 0.0)
 
@@ -456,7 +454,7 @@ class JobTable:
 
     def snapshot(
         self,
-        active: _Ids,
+        active: Ints,
         clock: float,
         cluster: Cluster,
         needs: Needs = Need.ISOLATED_TIME,

@@ -9,10 +9,10 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept, hold
 from allocator.protocol.assignment import NOBODY, Assignment
+from throughputs.arrays import Ints
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -54,7 +54,7 @@ class PlanStep:
     seconds: float = np.inf
 
 
-def _nobody() -> NDArray[np.int64]:
+def _nobody() -> Ints:
     return NOBODY
 
 
@@ -76,11 +76,11 @@ class Plan:
     """
 
     steps: tuple[PlanStep, ...]
-    rejected: NDArray[np.int64] = field(default_factory=_nobody)
+    rejected: Ints = field(default_factory=_nobody)
     allocation: Allocation | None = None
 
     @classmethod
-    def until_next_event(cls, assignment: Assignment, rejected: NDArray[np.int64] | None = None) -> Plan:
+    def until_next_event(cls, assignment: Assignment, rejected: Ints | None = None) -> Plan:
         """One step that lasts until something happens."""
         return cls((PlanStep(assignment),), _nobody() if rejected is None else rejected)
 
@@ -119,7 +119,7 @@ class JobMemory(Memory):
 
     >>> @dataclass(eq=False)
     ... class Turns(JobMemory):
-    ...     turns: NDArray[np.int64] = of_each_job(0)
+    ...     turns: Ints = of_each_job(0)
     >>> memory = Turns(("a", "b"), np.array([3, 4]))
     >>> memory.align(("b", "c")).tolist(), memory.turns.tolist()
     ([1, -1], [4, 0])
@@ -127,7 +127,7 @@ class JobMemory(Memory):
 
     jobs: Labels = ()
 
-    def align(self, labels: Labels) -> NDArray[np.int64]:
+    def align(self, labels: Labels) -> Ints:
         """Make it the memory of the jobs with these labels; (N,) where they stood before, -1 for new ones."""
         before = _places(labels, self.jobs)
         fresh = (before < 0).nonzero()[0]
@@ -140,7 +140,7 @@ class JobMemory(Memory):
         return before
 
 
-Labels = tuple[Hashable, ...] | NDArray[np.int64]
+Labels = tuple[Hashable, ...] | Ints
 
 
 @cache
@@ -149,7 +149,7 @@ def _of_each_job(kind: type[Any]) -> list[tuple[str, Any]]:
     return [(each.name, each.metadata["new"]) for each in fields(kind) if "new" in each.metadata]
 
 
-def _places(labels: Labels, before: Labels) -> NDArray[np.int64]:
+def _places(labels: Labels, before: Labels) -> Ints:
     """(N,) where the labels stood `before`, -1 for new ones."""
     if isinstance(labels, np.ndarray) and isinstance(before, np.ndarray) and len(before):
         place = before.searchsorted(labels)

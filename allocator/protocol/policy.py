@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import check_fields
 from allocator.protocol.allocation import Allocation
@@ -30,6 +29,7 @@ from allocator.protocol.views import Need as Need
 from allocator.protocol.views import Needs
 from formulations import Pairs
 from throughputs import InputError
+from throughputs.arrays import Floats, Texts
 
 if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
@@ -79,10 +79,10 @@ class Past:
     """
 
     clock: float
-    account: NDArray[np.object_]
-    gpus: NDArray[np.float64]
-    start: NDArray[np.float64]
-    end: NDArray[np.float64]
+    account: Texts
+    gpus: Floats
+    start: Floats
+    end: Floats
 
 
 class Policy(ABC):

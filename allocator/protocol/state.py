@@ -8,13 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from allocator.fractions import taken_of
 from allocator.protocol.views import TAKEN, VIEWS, Needs, Source, View, Views, view_named
 from allocator.room import CountedGpus, Held, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class ClusterState(Views):
 
     cluster: Cluster
     clock: float
-    ids: NDArray[np.int64]
+    ids: Ints
     n_jobs: int
     given: dict[str, Any]
     source: Source | Literal[False] | None = None
@@ -117,7 +118,7 @@ class ClusterState(Views):
         cls,
         cluster: Cluster,
         clock: float,
-        ids: NDArray[np.int64],
+        ids: Ints,
         needs: Needs | None,
         source: Source | Literal[False] | None,
         given: dict[str, Any],
@@ -224,7 +225,7 @@ class ClusterState(Views):
             return self.replace(throughputs=throughputs)
         return self.replace(throughputs=throughputs, colocation=colocation)
 
-    def rates_by_gpus(self, jobs: NDArray[np.int64], pool: int) -> list[dict[int, float]] | None:
+    def rates_by_gpus(self, jobs: Ints, pool: int) -> list[dict[int, float]] | None:
         """(K,) throughput of jobs (positions) alone in a pool by number of GPUs, steps/s; None where not known.
 
         Of a state that is read on demand, nothing is read of other jobs.
@@ -232,14 +233,12 @@ class ClusterState(Views):
         known, rows = self._known_configurations(jobs)
         return None if known is None else [known.rates_by_gpus(row, pool) for row in rows.tolist()]
 
-    def rates_at(
-        self, jobs: NDArray[np.int64], pool: NDArray[np.int64], gpus: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def rates_at(self, jobs: Ints, pool: Ints, gpus: Ints) -> Floats | None:
         """(K,) throughput of jobs (positions) alone on so many GPUs, steps/s; None where that is not known."""
         known, rows = self._known_configurations(jobs)
         return None if known is None else known.rates_at(rows, pool, gpus)
 
-    def _known_configurations(self, jobs: NDArray[np.int64]) -> tuple[Configurations | None, NDArray[np.int64]]:
+    def _known_configurations(self, jobs: Ints) -> tuple[Configurations | None, Ints]:
         """Configurations, and where the jobs (K positions) are in them."""
         source, read = self.source, "configurations" in self.__dict__
         if not source or read or not Views.configurations.known_to(self.needs) or source.table.goodput is not None:
@@ -247,21 +246,21 @@ class ClusterState(Views):
         return source.table.configurations, source.at.take(jobs)
 
     @property
-    def labels(self) -> tuple[Hashable, ...] | NDArray[np.int64]:
+    def labels(self) -> tuple[Hashable, ...] | Ints:
         """What tells the jobs apart from one decision to the next: their ids in a run, else their labels."""
         return self.ids if self.source else self.throughputs.jobs
 
     @property
-    def fastest_rates(self) -> NDArray[np.float64]:
+    def fastest_rates(self) -> Floats:
         """(N,) throughput on the type on which the job is fastest, steps/s; 0 where none can run it."""
-        fastest: NDArray[np.float64] | None = self._known_speeds("fastest")
+        fastest: Floats | None = self._known_speeds("fastest")
         return self.rates.max(axis=1, initial=0.0) if fastest is None else fastest
 
     @property
-    def own_pools(self) -> NDArray[np.int64] | None:
+    def own_pools(self) -> Ints | None:
         """(N,) position of the only type that can run the job, -1 where none can; None where that is not known, or jobs
         can choose."""
-        own: NDArray[np.int64] | None = self._known_speeds("own")
+        own: Ints | None = self._known_speeds("own")
         return own
 
     def _known_speeds(self, name: str) -> Any:
@@ -271,18 +270,18 @@ class ClusterState(Views):
         return None if known is None or not source else known.take(source.at)
 
     @property
-    def runnable_rates(self) -> NDArray[np.float64]:
+    def runnable_rates(self) -> Floats:
         """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
         fits = self.scale_factors[:, None] <= self.capacity[None, :]
         return np.where(fits, self.rates, 0.0)
 
     @property
-    def gpus_taken(self) -> NDArray[Any]:
+    def gpus_taken(self) -> Values:
         """(N,) GPUs that each job takes when it runs: its scale factor, or the fraction of one that it asks for."""
         return taken_of(self.scale_factors, self.known("gpu_thousandths"))
 
     @property
-    def capacity(self) -> NDArray[np.int64]:
+    def capacity(self) -> Ints:
         """(M,) GPUs of each type."""
         return self.cluster.capacity
 

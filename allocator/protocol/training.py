@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.numerics import quotient
 from throughputs.training import Profiles, profile_trace
 
@@ -36,12 +36,12 @@ class TrainingView:
     """
 
     catalogue: Profiles
-    rows: NDArray[np.int64]
-    epochs_done: NDArray[np.int64]
-    batch_size: NDArray[np.int64]
-    admitted_seconds: NDArray[np.float64]
-    measured_samples: NDArray[np.float64]
-    measured_seconds: NDArray[np.float64]
+    rows: Ints
+    epochs_done: Ints
+    batch_size: Ints
+    admitted_seconds: Floats
+    measured_samples: Floats
+    measured_seconds: Floats
 
     @property
     def profiles(self) -> Profiles:
@@ -51,7 +51,7 @@ class TrainingView:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> TrainingView:
+    def take(self, jobs: Ints | Positions) -> TrainingView:
         """The same of some of the jobs (positions)."""
         return TrainingView(self.catalogue, self.rows[jobs], *(getattr(self, name)[jobs] for name in _COLUMNS))
 
@@ -82,7 +82,7 @@ class TrainingLedger(Kept):
         self.measured_seconds = np.zeros(n)
 
     @classmethod
-    def steady(cls, total_steps: NDArray[np.float64], rates: NDArray[np.float64]) -> TrainingLedger:
+    def steady(cls, total_steps: Floats, rates: Floats) -> TrainingLedger:
         """Of N jobs of which the steps, and (N, M) steps/s, are known alone: nothing changes as they train."""
         return cls(Profiles.steady(total_steps, quotient(total_steps, rates.max(axis=1, initial=0.0), 1.0)))
 
@@ -92,7 +92,7 @@ class TrainingLedger(Kept):
         trace: Trace,
         throughputs: ThroughputTable | None,
         cluster: Cluster,
-        rates: NDArray[np.float64],
+        rates: Floats,
         *,
         published: bool = False,
     ) -> TrainingLedger:
@@ -119,25 +119,25 @@ class TrainingLedger(Kept):
                 profiles = mine.joined(profiles).take(np.argsort(np.concatenate([told, others]), kind="stable"))
         return cls(profiles, None if name is None else position)
 
-    def profiled_rate(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def profiled_rate(self, rates: Floats) -> Floats:
         """(N,) rate of each job on the type it was profiled on, of its (N, M) `rates`."""
-        best: NDArray[np.float64] = rates.max(axis=1, initial=0.0)
+        best: Floats = rates.max(axis=1, initial=0.0)
         if self._profiled_type is None:
             return best
         there = rates[:, self._profiled_type]
         return np.where(there > 0, there, best)
 
-    def admit(self, jobs: NDArray[np.int64], clock: float | NDArray[np.float64]) -> None:
+    def admit(self, jobs: Ints, clock: float | Floats) -> None:
         """Jobs (positions) were admitted at `clock`, seconds, all or each of them."""
         self.admitted_seconds[jobs] = clock
 
-    def measure(self, jobs: NDArray[np.int64], steps_per_second: NDArray[np.float64], until: float) -> None:
+    def measure(self, jobs: Ints, steps_per_second: Floats, until: float) -> None:
         """Jobs were seen at this throughput, which is taken to hold since they were last seen, `until` seconds."""
         seconds = until - self.measured_seconds[jobs]
         self.measured_samples[jobs] += steps_per_second * self.batch_size[jobs] * seconds
         self.measured_seconds[jobs] = until
 
-    def keep(self, rows: NDArray[np.int64]) -> None:
+    def keep(self, rows: Ints) -> None:
         """Forget all but these rows."""
         self.profiles = self.profiles.take(rows)
         for name in _COLUMNS:
@@ -149,6 +149,6 @@ class TrainingLedger(Kept):
         for name in _COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
 
-    def view(self, active: NDArray[np.int64]) -> TrainingView:
+    def view(self, active: Ints) -> TrainingView:
         """What is known of the `active` jobs (positions)."""
         return TrainingView(self.profiles, active, *(getattr(self, name)[active] for name in _COLUMNS))

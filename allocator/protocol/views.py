@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
 from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs.arrays import Floats, Ints, Texts, Values
 from throughputs.errors import one_of
 from throughputs.frames import NOT_NEGATIVE, POSITIVE
 from throughputs.limits import Range
@@ -37,10 +37,6 @@ T = TypeVar("T")
 
 ANY = Range(-np.inf)
 
-_Ids = NDArray[np.int64]
-_Floats = NDArray[np.float64]
-_Texts = NDArray[np.object_]
-
 
 @dataclass(slots=True, eq=False)
 class Source:
@@ -50,21 +46,21 @@ class Source:
     """
 
     table: JobTable
-    active: _Ids
-    at: _Ids
+    active: Ints
+    at: Ints
     running: Assignment | None
     others_run: bool = False
 
-    def of(self, jobs: _Ids) -> Source:
+    def of(self, jobs: Ints) -> Source:
         """The same of some of the jobs (positions)."""
         return Source(self.table, self.active.take(jobs), self.at.take(jobs), self.running, others_run=True)
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> Values:
         """(n, ...) of the active jobs; much faster than an index for a matrix."""
-        values: NDArray[Any] = getattr(self.table, name)
+        values: Values = getattr(self.table, name)
         return values.take(self.at, axis=0)
 
-    def kept(self, name: str, default: float) -> NDArray[Any]:
+    def kept(self, name: str, default: float) -> Values:
         """(n,) a column that is kept in some runs only; the default where it is not."""
         values = self.table.columns.get(name)
         return np.full(len(self.at), default) if values is None else values.take(self.at)
@@ -75,7 +71,7 @@ class Source:
         return None if known is None else known.take(self.at)
 
 
-Adds = Callable[[Cluster, Assignment, Any], NDArray[Any]]
+Adds = Callable[[Cluster, Assignment, Any], Values]
 """What (K,) rows that trained for so many seconds add: a function of cluster, rows and seconds, (K,) or one number."""
 
 
@@ -115,7 +111,7 @@ class View(Set["View[Any]"], Generic[T]):
     source: str | Callable[[Source, ClusterState], T] | None = None
     adds: Adds | None = None
     needed: bool | View[Any] = False
-    cut: Callable[[Any, _Ids], Any] | None = None
+    cut: Callable[[Any, Ints], Any] | None = None
     length: Callable[[Any], int] = len
     files: tuple[str, ...] = ()
 
@@ -251,7 +247,7 @@ class View(Set["View[Any]"], Generic[T]):
             raise InputError(source, field=where(worst), found=found, expected=expected)
         return given.astype(self.dtype, copy=False)
 
-    def of_jobs(self, value: Any, jobs: _Ids) -> Any:
+    def of_jobs(self, value: Any, jobs: Ints) -> Any:
         """The value for some of the jobs (positions)."""
         if value is None:
             return value
@@ -323,11 +319,11 @@ def _is_number(value: Any) -> bool:
 # How views are made from the job table.
 
 
-def _until(deadline: _Floats, clock: float) -> _Floats:
+def _until(deadline: Floats, clock: float) -> Floats:
     return np.where(np.isnan(deadline), np.inf, deadline - clock)
 
 
-def _positions(ids: _Ids, active: _Ids) -> _Ids:
+def _positions(ids: Ints, active: Ints) -> Ints:
     """Where in the ascending `active` the `ids` are, -1 for those that are not among them."""
     if not len(active):
         return np.full(len(ids), -1, dtype=np.int64)
@@ -347,10 +343,10 @@ def _running(source: Source, _: ClusterState) -> Assignment:
     return Assignment(jobs, rows.pool, rows.gpus, partner, rows.thousandths)
 
 
-def _steps_remaining(source: Source, _: ClusterState) -> _Floats:
+def _steps_remaining(source: Source, _: ClusterState) -> Floats:
     """(n,) steps left, as far as it is noticed."""
     table = source.table
-    steps: _Floats = source.column("total_steps") - source.column("steps_done")
+    steps: Floats = source.column("total_steps") - source.column("steps_done")
     np.maximum(steps, table.least_steps_remaining, out=steps)
     return steps if table.goodput is None else table.goodput.steps_remaining(source.at, steps)
 
@@ -378,7 +374,7 @@ def _packed(state: ClusterState) -> PackedColumns:
     return without_sharing(matrix.rates, matrix.scale_factors, matrix.jobs, matrix.accelerators)
 
 
-def _matrix_of(matrix: ThroughputMatrix, jobs: _Ids) -> ThroughputMatrix:
+def _matrix_of(matrix: ThroughputMatrix, jobs: Ints) -> ThroughputMatrix:
     return ThroughputMatrix.trusted(
         matrix.rates[jobs],
         jobs=[matrix.jobs[i] for i in jobs],
@@ -388,7 +384,7 @@ def _matrix_of(matrix: ThroughputMatrix, jobs: _Ids) -> ThroughputMatrix:
     )
 
 
-def _rows_of(rows: Assignment, jobs: _Ids) -> Assignment:
+def _rows_of(rows: Assignment, jobs: Ints) -> Assignment:
     position = np.full(max(int(of.max(initial=-1)) for of in (jobs, rows.jobs, rows.partner)) + 2, -1, dtype=np.int64)
     position[jobs] = np.arange(len(jobs))
     rows = rows.take(position[rows.jobs] >= 0)
@@ -406,13 +402,13 @@ class Views:
         source=_throughputs,
         cut=_matrix_of,
     )
-    rates = View[_Floats](
+    rates = View[Floats](
         "steps/s, the figures of `throughputs`",
         kind="object",
         source="rates",
         default=lambda state: state.throughputs.rates,
     )
-    scale_factors = View[_Ids](
+    scale_factors = View[Ints](
         "GPUs of its gang",
         kind="object",
         source="scale_factor",
@@ -425,45 +421,45 @@ class Views:
         default=lambda _: Assignment.none(),
         cut=_rows_of,
     )
-    steps_remaining = View[_Floats](
+    steps_remaining = View[Floats](
         "training steps left",
         default=1.0,
         source=_steps_remaining,
         files=("num_steps_remaining", "total_steps"),
     )
-    priority_weights = View[_Floats](
+    priority_weights = View[Floats](
         "weight, 1 for an ordinary job",
         default=1.0,
         within=POSITIVE,
         source="priority_weight",
         files=("priority_weight",),
     )
-    elapsed_seconds = View[_Floats](
+    elapsed_seconds = View[Floats](
         "seconds since the job arrived",
         source=lambda source, state: np.maximum(state.clock - source.column("arrival_time"), 0.0),
         files=("time_since_start",),
     )
     # As submitted.
-    slo_seconds = View[_Floats](
+    slo_seconds = View[Floats](
         "seconds left to the deadline, below 0 when it is past; inf without one",
         within=ANY,
         source=lambda source, state: _until(source.column("deadline"), state.clock),
         default=np.inf,
     )
-    deadlines = View[_Floats](
+    deadlines = View[Floats](
         "the same on the clock, exactly as the trace has it; with several deadlines the first",
         within=ANY,
         source=lambda source, _: _until(source.column("deadline"), 0.0),
         default=np.inf,
     )
-    job_types = View[_Texts | None](
+    job_types = View[Texts | None](
         "job type; None where it is not known", kind="text", default=None, source="job_type", files=("job_type",)
     )
-    submitter = View[_Texts]("who submitted the job; empty: not known", kind="text", default="", source="user")
-    account = View[_Texts](
+    submitter = View[Texts]("who submitted the job; empty: not known", kind="text", default="", source="user")
+    account = View[Texts](
         "entity (team, project) that the trace names for the job; empty: none", kind="text", default="", source="entity"
     )
-    queue = View[_Texts](
+    queue = View[Texts](
         "partition that the job was submitted to; empty: none", kind="text", default="", source="partition"
     )
     membership: View[Membership | None] = View(
@@ -472,7 +468,7 @@ class Views:
         default=None,
         source=lambda source, _: source.part("membership"),
     )
-    gpu_thousandths = View[_Ids | None](
+    gpu_thousandths = View[Ints | None](
         "what the job asks for of each of its GPUs; None where all jobs have their GPUs whole; for policies that go by "
         "`state.gpus_taken` and `state.room()`, and plan a fraction as 1 GPU: under others such jobs are refused",
         kind="whole",
@@ -481,25 +477,25 @@ class Views:
         source=lambda source, _: getattr(source.part("fractions"), "thousandths", None),
     )
     # What decisions and worlds write.
-    current_accelerator = View[_Ids](
+    current_accelerator = View[Ints](
         "position of the type the job was last given by a policy that does not preempt, -1 for none",
         kind="whole",
         default=-1,
         source="current_accelerator",
     )
-    current_partner = View[_Ids](
+    current_partner = View[Ints](
         "position of the job that shared GPUs with this one by the last decision, -1 for none",
         kind="job",
         default=-1,
         source=lambda source, _: _positions(source.column("current_partner"), source.active),
     )
-    lost_seconds = View[_Floats](
+    lost_seconds = View[Floats](
         "seconds that the last decision cost the job before it trained, where decisions are charged (`overhead`); "
         "who expects a job to end at an instant is that late",
         source=lambda source, _: source.kept("lost_seconds", 0.0),
     )
     # What the world tells of itself.
-    gpu_prices = View[_Floats]("dollars for a GPU hour now; 1 where prices are not known", per="pool", default=1.0)
+    gpu_prices = View[Floats]("dollars for a GPU hour now; 1 where prices are not known", per="pool", default=1.0)
     more_arrivals = View[bool]("whether jobs are still expected to arrive", per="state", default=True)
     rates_version = View[int](
         "another number whenever rates of jobs have changed since the last decision", per="state", default=0
@@ -552,21 +548,21 @@ class Views:
         needed=True,
         source=lambda source, _: source.part("deadline_options"),
     )
-    predicted_seconds = View[_Floats](
+    predicted_seconds = View[Floats](
         "seconds that the job was predicted to run on its GPUs when it was submitted; its length on its fastest type "
         "where nothing was predicted",
         needed=True,
         source="predicted_seconds",
         default=lambda state: quotient(state.steps_remaining, state.rates.max(axis=1, initial=0.0), 0.0),
     )
-    isolated_seconds = View[_Floats](
+    isolated_seconds = View[Floats](
         "seconds that the steps already done would have taken on an isolated share of the cluster of then",
         needed=True,
         # Steps that are counted in larger batches from one decision to the next can take it below zero.
         source=lambda source, _: np.maximum(source.column("isolated_seconds"), 0.0),
     )
-    run_seconds = View[_Floats]("seconds that the job has trained", needed=True, adds=lambda *ran: ran[-1])
-    gpu_seconds = View[_Floats](
+    run_seconds = View[Floats]("seconds that the job has trained", needed=True, adds=lambda *ran: ran[-1])
+    gpu_seconds = View[Floats](
         "the same, times its GPUs (attained service)",
         needed=True,
         adds=lambda _, rows, seconds: seconds * rows.gpus_taken,

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegativeWhole, Range
 from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.rounds import Discipline, Queues, RoundMechanism, Rounds
 from allocator.mechanism.settings import MechanismSettings
-from allocator.policies.goodput.selection import Array, Whole
 from allocator.policies.goodput.sia import Sia
 from allocator.presets.preset import Preset
 from allocator.protocol import ClusterState
@@ -31,17 +29,15 @@ from allocator.simulator.rules.starts import Starts, StartsTakeTime
 from formulations import Pairs
 from formulations.goodput import SiaProgram
 from throughputs import Configurations, InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.errors import one_of
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs.goodput.log_errors import Cells
 
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
-
-def descended(cells: Cells) -> tuple[_Floats, _Floats]:
+def descended(cells: Cells) -> tuple[Floats, Floats]:
     """Parameters and losses of the descent of Pollux' code, which ends earlier in Sia's: with a tolerance of 1e-5."""
     return pollux.descended(cells, tolerance=1e-5)
 
@@ -75,7 +71,7 @@ class SinceArrival(FractionLedger):
         super().__init__(jobs, n_types, round_seconds)
         self._decimals = share_decimals
 
-    def add(self, jobs: _Ids) -> None:
+    def add(self, jobs: Ints) -> None:
         """The credit of new jobs counts into the time of the types."""
         super().add(jobs)
         self.type_time = self.type_time + len(jobs) * self.credit_seconds
@@ -84,7 +80,7 @@ class SinceArrival(FractionLedger):
         """What counts since arrival goes on."""
         self.counted_since = clock
 
-    def set_shares(self, shares: _Floats, pairs: Pairs | None = None) -> None:
+    def set_shares(self, shares: Floats, pairs: Pairs | None = None) -> None:
         """As in Ledger, rounded."""
         if self._decimals is not None:
             shares = np.clip(np.round(shares, self._decimals), 0.0, 1.0)
@@ -98,11 +94,11 @@ class SiaRounds(FractionRounds):
         super().__init__(run, ledger)
         self.draws_types = False
 
-    def ties(self) -> tuple[_Floats, ...]:
+    def ties(self) -> tuple[Floats, ...]:
         """The larger share."""
         return (-self.ledger.shares,)
 
-    def choose(self, clock: float, queues: Queues, negated: _Floats, types: list[int]) -> list[list[int]]:  # noqa: ARG002
+    def choose(self, clock: float, queues: Queues, negated: Floats, types: list[int]) -> list[list[int]]:  # noqa: ARG002
         """See RoundMechanism."""
         ledger = self.ledger
         queue = zip(*queues.merged(negated, types), strict=True)
@@ -133,12 +129,12 @@ class PublishedSia(Sia):
             if not good:
                 raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
 
-    def program_of(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> SiaProgram:
+    def program_of(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats) -> SiaProgram:
         """The program of a state."""
         program = super().program_of(state, ways, held, kept)
         return replace(program, decimals=2, most_cost=3000.0, ties=self._ties(state, ways))
 
-    def _ties(self, state: ClusterState, ways: Configurations) -> Array | float:
+    def _ties(self, state: ClusterState, ways: Configurations) -> Floats | float:
         """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
         most = 0.5 / max(ways.n_jobs, 1)
         if self.tie_types:
@@ -177,7 +173,7 @@ class _ByShape(Starts):
         super().__init__(rule, world.jobs)
         self._world = world
 
-    def lost(self, decision: Decision) -> NDArray[np.float64]:
+    def lost(self, decision: Decision) -> Floats:
         """Nothing on the same shape."""
         lost = super().lost(decision)
         for running in self._world.running:

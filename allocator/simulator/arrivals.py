@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
+from throughputs.arrays import Floats, Ints
 
 ExtendTrace = Callable[[int], Trace]
 """Returns a trace of that many jobs; a longer one begins with the jobs of every shorter one."""
@@ -30,8 +30,8 @@ class Arrivals:
         self._jobs = jobs
         self._known = 0
         self._admitted = 0
-        self._queue: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._times: NDArray[np.float64] = np.empty(0)
+        self._queue: Ints = np.empty(0, dtype=np.int64)
+        self._times: Floats = np.empty(0)
         self.next_time = np.inf
         self.refresh()
 
@@ -63,7 +63,7 @@ class Arrivals:
         self._times = jobs.arrival_time[self._queue]
         self._set_next()
 
-    def due(self, clock: float) -> NDArray[np.int64]:
+    def due(self, clock: float) -> Ints:
         """Ids of the jobs that have arrived up to `clock` (seconds) since the last call."""
         upto = int(self._times.searchsorted(clock, side="right"))
         jobs = self._queue[self._admitted : upto]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol.assignment import NOBODY, Assignment, among_ids
 from allocator.protocol.decision import Decision
@@ -19,6 +18,7 @@ from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
 from allocator.simulator.rules.base import Stretch, hooks, seconds_between
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 # Relative to a job's total steps: what rounding leaves of a job that completes together with another.
 STEP_TOLERANCE = 1e-9
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
-_Flags = NDArray[np.bool_]
 
 
 class EventExecution:
@@ -47,7 +43,7 @@ class EventExecution:
         self._table, self._truth = world.jobs, world.truth
         self._hooks = world.hooks
         # Rows as they went last, with their rates.
-        self._known: tuple[Assignment, _Floats] | None = None
+        self._known: tuple[Assignment, Floats] | None = None
         self._ends_said = any(
             rule.says_ends and hooks([rule], hook) for rule in world.running for hook in ("stop", "begin", "shape")
         )
@@ -97,7 +93,7 @@ class EventExecution:
             begin(stretch)
         self._pass_time(stretch, stretch.rates, rows.jobs, stretch.rates)
 
-    def _follow(self, decision: Decision, at: _Ids) -> None:
+    def _follow(self, decision: Decision, at: Ints) -> None:
         """Note who starts and who stops by a decision; `at` is where the jobs of its rows are."""
         self._any = True
         self.leases.follow(decision, self.world.clock, self._table)
@@ -112,7 +108,7 @@ class EventExecution:
             for stop in self._hooks.stop:
                 stop(stopped, at, rates)
 
-    def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
+    def _end(self, first: float, finish: Floats, jobs: Ints, horizon: float) -> float:
         """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
         if first <= horizon and any(at_once(first, finish, jobs) for at_once in self._hooks.seen_at_once):
             return first
@@ -132,13 +128,13 @@ class EventExecution:
         if trouble:
             world.core.tell(Trigger.TROUBLE)
 
-    def _goes_on_starting(self, stretch: Stretch, running: _Flags) -> bool:
+    def _goes_on_starting(self, stretch: Stretch, running: Flags) -> bool:
         """Whether a row that will run has begun to start before, and does not train yet."""
         if stretch.starts is None or isinstance(stretch.begin, float):
             return False
         return bool((running & (stretch.begin > stretch.clock) & ~stretch.starts).any())
 
-    def _pass_time(self, stretch: Stretch, rates: _Floats, jobs: _Ids, speed: _Floats) -> None:
+    def _pass_time(self, stretch: Stretch, rates: Floats, jobs: Ints, speed: Floats) -> None:
         """Let time pass until the first event.
 
         Parameters
@@ -212,10 +208,10 @@ class EventExecution:
         world.clock = end
         world.watch_limits(active - n_running)
 
-    def _steps(self, stretch: Stretch, speed: _Floats, end: float, left: _Floats) -> _Floats:
+    def _steps(self, stretch: Stretch, speed: Floats, end: float, left: Floats) -> Floats:
         """(n,) steps that jobs at `speed` (n,) do up to `end` (seconds), of so many `left` (n,)."""
         for train in self._hooks.train:
-            steps: _Floats | None = train(stretch, end)
+            steps: Floats | None = train(stretch, end)
             if steps is not None:
                 return steps
         until = stretch.until
@@ -230,24 +226,24 @@ class EventExecution:
             return False
         return self.world.core.measured_together(rows.jobs[first], rows.partner[first], rows.pool[first])
 
-    def _run_shares(self, decision: Decision, shares: _Floats) -> None:
+    def _run_shares(self, decision: Decision, shares: Floats) -> None:
         """Every active job goes at the sum of its rows."""
         rows, active = decision.assignment, self.world.core.active
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         for changed in self._hooks.rates:
             rates = changed(decision, self._table.rows(rows.jobs), rates)
-        speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
+        speed: Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
         self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock, rates), rates, active, speed)
 
     def _tell_shares(
         self,
         decision: Decision,
-        shares: _Floats,
-        rates: _Floats,
-        jobs: _Ids,
-        steps: _Floats,
-        speed: _Floats,
+        shares: Floats,
+        rates: Floats,
+        jobs: Ints,
+        steps: Floats,
+        speed: Floats,
         end: float,
     ) -> None:
         """One row per job and type with a share, two per pair; the steps of a job are split as its throughput is."""
@@ -259,7 +255,7 @@ class EventExecution:
             StretchOutcome(world.round, world.clock, end, rows, (), finish, steps[at] * part, active, shares)
         )
 
-    def leave(self, jobs: _Ids) -> None:
+    def leave(self, jobs: Ints) -> None:
         """Jobs are gone; so are their leases, even when nobody runs next."""
         self.leases.end(jobs, self.world.clock, self._table)
 

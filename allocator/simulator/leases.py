@@ -8,7 +8,6 @@ those who run on.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept
 from allocator.mechanism.core import DecisionCore
@@ -16,9 +15,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.results.observers import StretchOutcome
-
-_Ids = NDArray[np.int64]
-_Floats = NDArray[np.float64]
+from throughputs.arrays import Floats, Ints
 
 # Of an open lease: pool, GPUs, partner, start (seconds), steps done at its start, GPU ids.
 _Lease = tuple[int, int, int, float, float, tuple[int, ...]]
@@ -70,7 +67,7 @@ class Leases(Kept):
             leases[job] = pool, gpus, partner, clock, done, gpus_of(job)
         self._ended += ended
 
-    def end(self, jobs: _Ids, clock: float, table: JobTable) -> None:
+    def end(self, jobs: Ints, clock: float, table: JobTable) -> None:
         """The leases of `jobs` end at `clock` (seconds), for those that have one."""
         leaving = [job for job in jobs.tolist() if job in self._open]
         if leaving:
@@ -95,4 +92,4 @@ def _job(ended: tuple[int, _Lease, float, float]) -> int:
 
 
 _NOBODY = Assignment.none()
-_NONE: _Floats = np.empty(0)
+_NONE: Floats = np.empty(0)

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.rules.base import Round, seconds_between
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -34,10 +34,8 @@ _STEP_TOLERANCE = 1e-9
 LEAST_ROUNDS = 4096
 """Fewer equal rounds are run one by one, and are told apart in the tables."""
 
-_Floats = NDArray[np.float64]
 
-
-def equal_increments(first: Sequence[_Floats], second: Sequence[_Floats], third: Sequence[_Floats]) -> list[_Floats]:
+def equal_increments(first: Sequence[Floats], second: Sequence[Floats], third: Sequence[Floats]) -> list[Floats]:
     """What a round added to every sum, by the sums before, between and after two rounds.
 
     Zeros where the two did not add the same, or where a sum passed a power of two in them.
@@ -49,7 +47,7 @@ def equal_increments(first: Sequence[_Floats], second: Sequence[_Floats], third:
     return added
 
 
-def rounds_ahead(sums: Sequence[_Floats], added: Sequence[_Floats]) -> int:
+def rounds_ahead(sums: Sequence[Floats], added: Sequence[Floats]) -> int:
     """How many more rounds can be taken at once before a sum passes a power of two.
 
     Parameters
@@ -70,13 +68,11 @@ def rounds_ahead(sums: Sequence[_Floats], added: Sequence[_Floats]) -> int:
     return int(max(least, 0)) if np.isfinite(least) else 0
 
 
-def advance(sums: Sequence[_Floats], added: Sequence[_Floats], rounds: int) -> None:
+def advance(sums: Sequence[Floats], added: Sequence[Floats], rounds: int) -> None:
     """Add what so many rounds add, in place."""
     for values, step in zip(sums, added, strict=True):
         values += rounds * step
 
-
-_Ids = NDArray[np.int64]
 
 # So many equal rounds in a row are run before it is looked whether there are many more.
 _TRY_AFTER = 16
@@ -98,10 +94,10 @@ class _Rows:
     moving : whether every row does a step in a round, as long as it has one left.
     """
 
-    jobs: _Ids
-    rates: _Floats
-    full: _Floats
-    pairs: _Ids | None
+    jobs: Ints
+    rates: Floats
+    full: Floats
+    pairs: Ints | None
     moving: bool
 
 
@@ -198,7 +194,7 @@ class RoundExecution:
             world.round += rounds
             core.record_rounds(rounds)
 
-    def _increments_of_a_round(self, decision: Decision, rows: _Rows) -> list[_Floats] | None:
+    def _increments_of_a_round(self, decision: Decision, rows: _Rows) -> list[Floats] | None:
         """What each round adds to every sum; zeros if the last two did not add the same, None if something happened."""
         seen = [[values.copy() for values in self._sums()]]
         for _ in range(_PROBED):
@@ -208,7 +204,7 @@ class RoundExecution:
             seen.append([values.copy() for values in self._sums()])
         return equal_increments(*seen[-3:])
 
-    def _sums(self) -> list[_Floats]:
+    def _sums(self) -> list[Floats]:
         """Everything to which rounds add; all but the first are changed in place."""
         times = np.array([self.world.clock, self.last_end])
         kept = [values for sums in self._hooks.sums for values in sums()]

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from throughputs import InputError, PackedColumns
+from throughputs.arrays import Floats, Ints
 from throughputs.configurations import Configurations
 from throughputs.goodput.trainings import Training
 from throughputs.training import Course
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 class Truth:
@@ -39,9 +36,9 @@ class Truth:
 
     def __init__(
         self,
-        rates: _Floats,
-        scale_factor: _Ids,
-        spread_rates: _Floats | None = None,
+        rates: Floats,
+        scale_factor: Ints,
+        spread_rates: Floats | None = None,
         pairs: PackedColumns | None = None,
         configurations: Configurations | None = None,
         trainings: tuple[Training, ...] | None = None,
@@ -53,8 +50,8 @@ class Truth:
         self.course: Course | None = None
         self.configurations = configurations
         self.trainings = trainings
-        self.samples: _Floats | None = None
-        self.work: _Floats | None = None
+        self.samples: Floats | None = None
+        self.work: Floats | None = None
 
     def append(self, later: Truth) -> None:
         """Add the jobs of another truth of the same table at the end.
@@ -82,22 +79,22 @@ class Truth:
         if self.work is not None and later.work is not None:
             self.work = np.concatenate([self.work, later.work])
 
-    def steps_alone(self, jobs: JobTable) -> _Floats | None:
+    def steps_alone(self, jobs: JobTable) -> Floats | None:
         """(N,) steps of each job by itself; where batch sizes change, as many as its profile would take at the present
         rate. None: all steps.
         """
         if self.work is not None or self.course is None or jobs.training is None:
             return self.work
-        steps: _Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)
+        steps: Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)
         return steps
 
-    def rates_of(self, assignment: Assignment, group: _Ids | None) -> _Floats:
+    def rates_of(self, assignment: Assignment, group: Ints | None) -> Floats:
         """(K,) steps/s of the rows on GPUs of one server each.
 
         `group` : (N,) groups of the jobs in `pairs`.
         """
         jobs, pool = assignment.jobs, assignment.pool
-        rates: _Floats = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
+        rates: Floats = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
         if self.configurations is not None:
             other = (assignment.gpus != self.scale_factor.take(jobs)).nonzero()[0]
             if len(other):
@@ -109,7 +106,7 @@ class Truth:
         rates[shared] = self.pairs.together[one, other, pool[shared]]
         return rates
 
-    def spread_rates_of(self, assignment: Assignment, beside: _Floats | None) -> _Floats | None:
+    def spread_rates_of(self, assignment: Assignment, beside: Floats | None) -> Floats | None:
         """(K,) steps/s of the rows with their GPUs on several servers; None: no difference.
 
         `beside` : (K,) their rates with jobs that share GPUs, under policies that pack: then a gang loses what it loses
@@ -118,7 +115,7 @@ class Truth:
         if self.spread_rates is None:
             return None
         rows = assignment.jobs * self.rates.shape[1] + assignment.pool
-        spread: _Floats = self.spread_rates.ravel().take(rows)
+        spread: Floats = self.spread_rates.ravel().take(rows)
         other = np.flatnonzero(assignment.gpus != self.scale_factor[assignment.jobs])
         if len(other) and self.configurations is not None:
             # With another number of GPUs a gang loses the part that it loses with its own.

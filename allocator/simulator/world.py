@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore, finished
@@ -32,6 +31,7 @@ from allocator.simulator.rules.base import Rules, RunningRule, all_hooks, rule_o
 from allocator.simulator.rules.general import IdealShares
 from allocator.simulator.truth import Truth
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -207,7 +207,7 @@ class World:
         if self.more_jobs is not None:
             self._lengthen()
 
-    def _arrive(self, jobs: NDArray[np.int64]) -> None:
+    def _arrive(self, jobs: Ints) -> None:
         for arrive in self.hooks.arrive:
             arrive(jobs)
         self.core.arrive(jobs)
@@ -253,7 +253,7 @@ class World:
         self.capacity.append((self.clock, self.core.cluster.capacity.tolist()))
         self.rates_changed()
 
-    def set_back(self, at: NDArray[np.int64], steps: NDArray[np.float64]) -> None:
+    def set_back(self, at: Ints, steps: Floats) -> None:
         """The (K,) jobs `at` these rows of the table lose so many steps; every rule hears of it."""
         self.jobs.steps_done[at] -= steps
         for set_back in self.hooks.set_back:
@@ -275,7 +275,7 @@ class World:
             ids = known + np.flatnonzero(~np.any(self.jobs.rates[known:] > 0, axis=1))
             self._leave_window(ids)
 
-    def _leave_window(self, jobs: NDArray[np.int64]) -> None:
+    def _leave_window(self, jobs: Ints) -> None:
         if self._window is not None:
             first, end = self._window
             self._window_left -= int(((jobs >= first) & (jobs < end)).sum())
@@ -291,7 +291,7 @@ class World:
         for observer in self.observers:
             observer.round_ended(outcome)
 
-    def complete(self, jobs: NDArray[np.int64], finish: NDArray[np.float64], cut_off: NDArray[np.bool_] | None) -> None:
+    def complete(self, jobs: Ints, finish: Floats, cut_off: Flags | None) -> None:
         """Jobs are through at `finish` (seconds); with their last step, or `cut_off` before."""
         table = self.jobs
         table.columns["outcome"][jobs] = COMPLETED
@@ -306,13 +306,13 @@ class World:
         if self.progress is not None:
             self.progress(float(finish.max()), self.completed, len(table))
 
-    def give_up(self, jobs: NDArray[np.int64]) -> None:
+    def give_up(self, jobs: Ints) -> None:
         """Jobs that get nowhere are taken off."""
         if len(jobs):
             self.core.complete(jobs)
             self._leave(jobs, DROPPED)
 
-    def _leave(self, jobs: NDArray[np.int64], outcome: int) -> None:
+    def _leave(self, jobs: Ints, outcome: int) -> None:
         self.jobs.columns["outcome"][jobs] = outcome
         self.jobs.columns["leave_time"][jobs] = self.clock
         self._leave_window(jobs)

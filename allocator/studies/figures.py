@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from allocator.presets import preset
 from allocator.registry import list_policies
 from allocator.report.colours import LIGHT, Look, policy_looks
 from allocator.studies.tables import check_columns, interval, pareto_front, summary
+from throughputs.arrays import Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -265,7 +265,7 @@ def curves(
 
 
 def _intervals(
-    axes: Axes, rows: pd.DataFrame, load: str, loads: NDArray[Any], aside: float, colour: str, bottom: float
+    axes: Axes, rows: pd.DataFrame, load: str, loads: Values, aside: float, colour: str, bottom: float
 ) -> None:
     """Lines beside each other, or a band where there are many loads."""
     at, low, high = rows[load], rows["mean"] - rows["half_width"], rows["mean"] + rows["half_width"]

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from allocator.report.page.seeds import half_width
 from throughputs import InputError
+from throughputs.arrays import Positions
 from throughputs.files import write_text
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def paired_differences(
     return pd.DataFrame(rows, columns=[*by, series, "pairs", "mean", "half_width"])
 
 
-def pareto_front(points: Any) -> NDArray[np.intp]:
+def pareto_front(points: Any) -> Positions:
     """Positions of those points to which no other is equal or better in every figure and better in one.
 
     Parameters
@@ -296,5 +296,5 @@ def pareto_front(points: Any) -> NDArray[np.intp]:
     better = np.any(figures[:, None, :] < figures[None, :, :], axis=2)
     beaten = np.any(no_worse & better & known[:, None], axis=0)
     front = np.flatnonzero(known & ~beaten)
-    order: NDArray[np.intp] = front[np.lexsort(figures[front].T[::-1])]
+    order: Positions = front[np.lexsort(figures[front].T[::-1])]
     return order

@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.columns.near import search_near
 from formulations.columns.one_pool import search_one_pool
@@ -17,9 +16,7 @@ from formulations.columns.written import Written, rounded_rows
 from formulations.core.solution import InfeasibleError
 from formulations.reference.mixed_integer import MODELS, TIGHT, LinearAnswer, MixedProgram
 from formulations.reference.stopping import StopRule
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Positions
 
 _EXACT: dict[str, dict[str, Any]] = {
     "highs": {**TIGHT, "small_matrix_value": 1e-12, "mip_feasibility_tolerance": 1e-9, "random_seed": 0},
@@ -55,8 +52,8 @@ class Found:
     bound : what the engine says that no point exceeds; inf where it says nothing beyond its multipliers.
     """
 
-    z: Array
-    multipliers: Array
+    z: Floats
+    multipliers: Floats
     bound: float
 
 
@@ -74,7 +71,7 @@ class Engine:
         self._model = _model(name, written, np.zeros(len(written.least)))
         self.rounding: float = self._model.rounding
 
-    def optimise(self, cost: Array) -> Found:
+    def optimise(self, cost: Floats) -> Found:
         """The point of the most `cost` z.
 
         Raises
@@ -101,18 +98,18 @@ class Engine:
                 z, bound = search_near(tight, cost, prices, aim, search)
         return Found(np.where(written.whole, np.rint(z), z), multipliers, bound)
 
-    def add(self, matrix: Any, lower: Array, upper: Array) -> None:
+    def add(self, matrix: Any, lower: Floats, upper: Floats) -> None:
         """Rows that hold from now on."""
         self._written = self._written.with_rows(matrix, lower, upper)
         self._model.add_rows(matrix, lower, upper)
 
-    def _relaxed(self, scale: float) -> tuple[Array, Array]:
+    def _relaxed(self, scale: float) -> tuple[Floats, Floats]:
         """The optimum without whole variables, and the multipliers of its rows."""
         # rows are few: what presolve saves of them costs more than it saves
         z, found = self._run(self._model, StopRule(absolute_gap=_EXACT_GAP), relaxed=True, presolve="off")
         return z, -scale * np.asarray(found.row_duals)
 
-    def _tightened(self, multipliers: Array, scale: float) -> tuple[Written, Array]:
+    def _tightened(self, multipliers: Floats, scale: float) -> tuple[Written, Floats]:
         """The program with rows that whole variables keep, and the multipliers of its relaxation, of the last cost."""
         rounded = rounded_rows(self._written)
         if rounded is None:
@@ -125,8 +122,8 @@ class Engine:
         return self._written.with_rows(rows, lower, upper), prices
 
     def _search_some(
-        self, written: Written, cost: Array, aim: float, opened: Flags, point: Array, start: Array | None
-    ) -> tuple[Array, float, bool]:
+        self, written: Written, cost: Floats, aim: float, opened: Flags, point: Floats, start: Floats | None
+    ) -> tuple[Floats, float, bool]:
         """The best point with variables that are not `opened` as in `point`; see `near.Search`."""
         scale = _scale(cost)
         # the relaxation of a program with rounded rows is nearly whole: presolve takes longer than what it saves
@@ -138,7 +135,7 @@ class Engine:
         z[opened], found = self._run(model, StopRule(absolute_gap=aim / scale), start=known, presolve=presolve)
         return z, before - scale * found.bound, found.proven
 
-    def _run(self, model: Any, stop: StopRule, **options: Any) -> tuple[Array, LinearAnswer]:
+    def _run(self, model: Any, stop: StopRule, **options: Any) -> tuple[Floats, LinearAnswer]:
         """The point that the solver finds, and all that it says.
 
         Raises
@@ -161,9 +158,7 @@ ENGINES: dict[str, Callable[[Written, float], Engine]] = {name: partial(Engine, 
 """Engines by name, in the order in which they are tried."""
 
 
-def _model(
-    name: str, written: Written, cost: Array, kept: NDArray[np.intp] | None = None, held: Array | float = 0.0
-) -> Any:
+def _model(name: str, written: Written, cost: Floats, kept: Positions | None = None, held: Floats | float = 0.0) -> Any:
     """The program in a solver; some of its variables alone, where the others hold so much of the rows."""
     some = slice(None) if kept is None else kept
     program = MixedProgram.of(
@@ -177,10 +172,10 @@ def _model(
     return MODELS[name](program, _EXACT[name])
 
 
-def _aim(written: Written, cost: Array) -> float:
+def _aim(written: Written, cost: Floats) -> float:
     """Absolute gap at which a search may stop: a whole number within less than 1 of its bound is the largest."""
     return _BELOW_ONE if written.counts(cost) else _EXACT_GAP * _scale(cost)
 
 
-def _scale(cost: Array) -> float:
+def _scale(cost: Floats) -> float:
     return max(float(np.abs(cost).max(initial=0.0)), 1e-300) if cost.any() else 1.0

@@ -14,13 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.columns.written import Written
 from formulations.core.solution import InfeasibleError
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats
 
 _MORE_THAN_ROWS = 256
 """Variables that are open at first beyond as many as there are rows, which is how many a vertex may have between its
@@ -29,12 +26,14 @@ limits."""
 _ROUNDING = 1e-9
 """Relative to the largest cost: reduced costs that differ by less are equal."""
 
-Search = Callable[[Flags, Array, Array | None], tuple[Array, float, bool]]
+Search = Callable[[Flags, Floats, Floats | None], tuple[Floats, float, bool]]
 """Searches the variables that are open (V,), the others being at their values in a point (V,), from a known point; says
 what point (V,) was found, what no point with the others where they are exceeds, and whether it came to its end."""
 
 
-def search_near(written: Written, cost: Array, multipliers: Array, aim: float, search: Search) -> tuple[Array, float]:
+def search_near(
+    written: Written, cost: Floats, multipliers: Floats, aim: float, search: Search
+) -> tuple[Floats, float]:
     """The point of the most `cost` z with whole variables whole, and a bound that no point exceeds.
 
     Parameters

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.columns.program import ColumnProgram
 from throughputs import Configurations, InputError
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +30,19 @@ class Terms:
     Of a ratio `cost` is the numerator, and `denominator` (C S,) what it is divided by; None: a linear objective.
     """
 
-    cost: Array
-    extra_cost: Array
+    cost: Floats
+    extra_cost: Floats
     rows: Any
     extra_rows: Any
-    lower: Array
-    upper: Array
-    least: Array
-    most: Array
-    whole: NDArray[np.bool_]
-    denominator: Array | None = None
+    lower: Floats
+    upper: Floats
+    least: Floats
+    most: Floats
+    whole: Flags
+    denominator: Floats | None = None
 
     @classmethod
-    def linear(cls, cost: Array, denominator: Array | None = None) -> Terms:
+    def linear(cls, cost: Floats, denominator: Floats | None = None) -> Terms:
         """``cost x`` alone."""
         from scipy.sparse import csr_array
 
@@ -63,10 +62,10 @@ class Objective(ABC):
         """The objective in matrices; InputError where it does not fit the program."""
 
     @abstractmethod
-    def value(self, program: ColumnProgram, x: Array) -> float:
+    def value(self, program: ColumnProgram, x: Floats) -> float:
         """The objective at shares `x` (C S,), from them alone."""
 
-    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+    def compares(self, program: ColumnProgram) -> tuple[list[Floats], bool] | None:
         """What tells columns of one job and pool apart under this objective.
 
         Figures (C S,), of which more is never worse, and whether more throughput of a job is never worse either.
@@ -86,7 +85,7 @@ class Total(Objective):
     maximise : False for costs.
     """
 
-    values: Array
+    values: Floats
     maximise: bool = True
 
     def __init__(self, values: ArrayLike, *, maximise: bool = True) -> None:
@@ -97,11 +96,11 @@ class Total(Objective):
         """The values."""
         return Terms.linear(program.spread("values", self.values))
 
-    def value(self, program: ColumnProgram, x: Array) -> float:
+    def value(self, program: ColumnProgram, x: Floats) -> float:
         """Their sum."""
         return float(np.add.reduce(program.spread("values", self.values) * x))
 
-    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+    def compares(self, program: ColumnProgram) -> tuple[list[Floats], bool] | None:
         """By value; throughput does not count."""
         values = program.spread("values", self.values)
         return [values if self.maximise else -values], False
@@ -129,12 +128,12 @@ class Ratio(Objective):
             raise InputError("objective", field="costs", found=float(costs.min()), expected="at least 0")
         return Terms.linear(program.spread("values", self.values), costs)
 
-    def value(self, program: ColumnProgram, x: Array) -> float:
+    def value(self, program: ColumnProgram, x: Floats) -> float:
         """The ratio of the sums."""
         values, costs = program.spread("values", self.values), program.spread("costs", self.costs)
         return float(np.add.reduce(values * x)) / float(np.add.reduce(costs * x))
 
-    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+    def compares(self, program: ColumnProgram) -> tuple[list[Floats], bool] | None:
         """By value, and by cost."""
         return [program.spread("values", self.values), -program.spread("costs", self.costs)], False
 
@@ -190,11 +189,11 @@ class Least(Objective):
             whole=np.zeros(1, dtype=bool),
         )
 
-    def value(self, program: ColumnProgram, x: Array) -> float:
+    def value(self, program: ColumnProgram, x: Floats) -> float:
         """The least row."""
         return float(np.min(self._rows(program) @ x))
 
-    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+    def compares(self, program: ColumnProgram) -> tuple[list[Floats], bool] | None:
         """By throughput, where the rows are throughputs."""
         del program
         return ([], True) if self.raises_throughput else None
@@ -221,7 +220,7 @@ class MostFloors(Objective):
     floors : (N,) f in steps/s, finite; 0 for jobs without.
     """
 
-    floors: Array
+    floors: Floats
 
     def terms(self, program: ColumnProgram) -> Terms:
         """``u_i / f_i - y_i >= 0``."""
@@ -246,23 +245,23 @@ class MostFloors(Objective):
             whole=np.ones(E, dtype=bool),
         )
 
-    def kept(self, program: ColumnProgram, x: Array) -> NDArray[np.bool_]:
+    def kept(self, program: ColumnProgram, x: Floats) -> Flags:
         """(N,) whose floor is kept by `x` (C S,), but for one part in a million."""
         f = np.asarray(self.floors, dtype=np.float64)
         shares = x.reshape(program.n_slots, -1).sum(axis=0)
         return (f > 0) & (program.columns.throughput(shares) >= f * (1.0 - 1e-6))
 
-    def value(self, program: ColumnProgram, x: Array) -> float:
+    def value(self, program: ColumnProgram, x: Floats) -> float:
         """How many are kept."""
         return float(self.kept(program, x).sum())
 
-    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+    def compares(self, program: ColumnProgram) -> tuple[list[Floats], bool] | None:
         """By throughput."""
         del program
         return [], True
 
 
-def _most_of_rows(program: ColumnProgram, rows: Any) -> Array:
+def _most_of_rows(program: ColumnProgram, rows: Any) -> Floats:
     """(R,) what no row exceeds: in each slot each job has one share of time, at best all in its best column."""
     entries = rows.tocoo()
     row, variable = entries.coords

@@ -9,17 +9,14 @@ that takes a fraction of what branch and bound does, and leaves no gap.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.columns.near import Search
 from formulations.columns.written import Written
 from formulations.core.solution import InfeasibleError
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Ints
 
 
-def search_one_pool(written: Written, cost: Array) -> Search | None:
+def search_one_pool(written: Written, cost: Floats) -> Search | None:
     """A search for the most `cost` z among some of the variables; None where there are other rows or variables."""
     if len(written.capacity_rows) != 1:
         return None
@@ -38,7 +35,7 @@ def search_one_pool(written: Written, cost: Array) -> Search | None:
     job, must, capacity = times.indices, written.lower[others] == 1, np.floor(written.upper[of_pool])
     gpus = gpus.astype(np.int64)
 
-    def search(opened: Flags, point: Array, start: Array | None) -> tuple[Array, float, bool]:  # noqa: ARG001
+    def search(opened: Flags, point: Floats, start: Floats | None) -> tuple[Floats, float, bool]:  # noqa: ARG001
         z = np.where(opened, 0.0, point)
         held = np.bincount(job[z > 0], minlength=len(must))
         room = int(capacity - (gpus * z).sum())
@@ -47,8 +44,8 @@ def search_one_pool(written: Written, cost: Array) -> Search | None:
         if room < 0 or (held > 1).any() or len(np.setdiff1d(needed, job[some])):
             raise InfeasibleError("the other columns leave no room")
         some = some[np.argsort(job[some], kind="stable")]
-        worth: Array = np.zeros(room + 1)
-        chosen: list[NDArray[np.int64]] = []
+        worth: Floats = np.zeros(room + 1)
+        chosen: list[Ints] = []
         for group in np.split(some, np.flatnonzero(np.diff(job[some])) + 1) if len(some) else []:
             best = np.full(room + 1, -np.inf) if job[group[0]] in needed else worth.copy()
             which = np.full(room + 1, -1)

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from formulations.columns.objectives import Objective
 from formulations.columns.program import ColumnProgram
 from formulations.columns.written import Written
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.numerics import tie_order
-
-Array = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 # Of 2^64, without its whole part.
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
 
 
-def undominated(program: ColumnProgram, objectives: Sequence[Objective]) -> NDArray[np.bool_]:
+def undominated(program: ColumnProgram, objectives: Sequence[Objective]) -> Flags:
     """(C,) columns that are needed: another of the same job and pool is never better than these.
 
     A column is dominated by one with no more GPUs and at least its value under every objective, and at least its
@@ -84,7 +82,7 @@ def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
     return np.concatenate([order, C + _extras_order(written, order, V - C)])
 
 
-def _content(program: ColumnProgram, written: Written, pool: Positions) -> Array:
+def _content(program: ColumnProgram, written: Written, pool: Positions) -> Floats:
     """(N,) a number for each job: equal for jobs with equal figures. A pair counts for both of its jobs."""
     columns = program.columns
     paired = np.flatnonzero(columns.partner >= 0)
@@ -131,7 +129,7 @@ def canonical_rows(written: Written) -> Positions:
     return np.lexsort((*limits, content, np.diff(matrix.indptr), first))
 
 
-def _project(figures: Sequence[NDArray[np.generic]]) -> Array:
+def _project(figures: Sequence[NDArray[np.generic]]) -> Floats:
     """One number for each row of figures: equal for equal rows, and different for different ones but for chance."""
     weights = _weights(np.arange(len(figures)))
     total = np.zeros(len(figures[0]))
@@ -140,13 +138,13 @@ def _project(figures: Sequence[NDArray[np.generic]]) -> Array:
     return total
 
 
-def _weights(numbers: NDArray[np.integer[Any]]) -> Array:
+def _weights(numbers: NDArray[np.integer[Any]]) -> Floats:
     """One weight for each whole number, from 0.5 to 1.5: fractional parts of multiples of the golden ratio."""
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN_RATIO)
     return np.asarray(0.5 + (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def _nth(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _nth(sorted_keys: Ints) -> Ints:
     """For each entry how many of its key come before it; equal keys follow each other."""
     starts = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
     lengths = np.diff(np.append(starts, len(sorted_keys)))

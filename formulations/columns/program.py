@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from throughputs import Configurations, InputError
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Values
 
 _SOURCE = "column program"
 
@@ -32,8 +30,8 @@ class Rows:
     """
 
     matrix: Any
-    lower: Array
-    upper: Array
+    lower: Floats
+    upper: Floats
 
     def __init__(self, matrix: Any, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> None:
         from scipy.sparse import csr_array
@@ -79,13 +77,13 @@ class ColumnProgram:
     """
 
     columns: Configurations
-    capacity: Array
-    floors: Array
+    capacity: Floats
+    floors: Floats
     rows: Rows | None
     whole: Flags
-    most: Array
+    most: Floats
     exactly: Flags
-    counts: Array
+    counts: Floats
 
     def __init__(
         self,
@@ -140,7 +138,7 @@ class ColumnProgram:
         """C S."""
         return self.columns.n_columns * self.n_slots
 
-    def spread(self, name: str, values: ArrayLike) -> Array:
+    def spread(self, name: str, values: ArrayLike) -> Floats:
         """(C S,) figures of the variables from those of the columns (C,), or of columns and slots (C, S).
 
         Raises
@@ -156,7 +154,7 @@ class ColumnProgram:
         return np.tile(array, S) if array.ndim == 1 else np.ravel(array.T)
 
 
-def _spread(name: str, values: ArrayLike, length: int) -> NDArray[Any]:
+def _spread(name: str, values: ArrayLike, length: int) -> Values:
     array = np.asarray(values)
     if array.shape not in ((), (length,)):
         raise InputError(_SOURCE, field=name, found=array.shape, expected=f"one for all, or shape ({length},)")

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.solution import Attempt
 from throughputs import Configurations
+from throughputs.arrays import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +39,9 @@ class Stage:
     objective: float
     bound: float
     gap: float
-    prices: Array
-    multipliers: Array
-    row_prices: Array
+    prices: Floats
+    multipliers: Floats
+    row_prices: Floats
     solver: str
     unit: float = 1.0
 
@@ -64,10 +62,10 @@ class ColumnSolution:
     attempts : every engine that was tried, in order.
     """
 
-    x: Array
+    x: Floats
     stages: tuple[Stage, ...]
     columns: Configurations
-    throughput: Array
+    throughput: Floats
     dropped: int
     generated: int
     seconds: float
@@ -94,7 +92,7 @@ class ColumnSolution:
         return self.stages[0].gap
 
     @property
-    def prices(self) -> Array:
+    def prices(self) -> Floats:
         """(M,) or (M, S) prices of the first objective per GPU."""
         return self.stages[0].prices
 

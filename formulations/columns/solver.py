@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.columns.engines import ENGINES, Engine, Found
 from formulations.columns.objectives import NEGLIGIBLE_SPENDING, Objective, largest_ratio
@@ -21,9 +20,9 @@ from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, InfeasibleError
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import InputError
+from throughputs.arrays import Floats
 
-Array = NDArray[np.float64]
-Generator = Callable[[Array], Rows | None]
+Generator = Callable[[Floats], Rows | None]
 
 _FEASIBLE = 1e-7
 """Largest violation of a row, relative to its limit, up to which a point is accepted."""
@@ -131,13 +130,13 @@ class _Ordered:
         written = whole.of_variables(order)
         self.written = written.with_row_order(canonical_rows(written))
 
-    def shares(self, z: Array) -> Array:
+    def shares(self, z: Floats) -> Floats:
         """(C S,) shares of all columns from the variables in their order."""
         x = np.zeros(self.program.n_variables)
         x[self.order[: self.n_shares]] = z[: self.n_shares]
         return x
 
-    def rows(self, rows: Rows) -> tuple[Any, Array, Array]:
+    def rows(self, rows: Rows) -> tuple[Any, Floats, Floats]:
         """Coupling rows over the variables in their order."""
         from scipy.sparse import csr_array, hstack
 
@@ -150,7 +149,7 @@ class _Ordered:
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    x: Array
+    x: Floats
     stages: tuple[Stage, ...]
     generated: int
 
@@ -167,13 +166,13 @@ class _Proof:
     multipliers : (rows,) of the sum, and what of it makes one `unit` of the objective.
     """
 
-    cost: Array
-    z: Array
+    cost: Floats
+    z: Floats
     value: float
     bound: float
     size: float
     smallest: float
-    multipliers: Array
+    multipliers: Floats
     unit: float = 1.0
 
 
@@ -202,7 +201,7 @@ class _Search:
         )
         return _Answer(x, stages, self.generated)
 
-    def _proven(self, cost: Array) -> _Proof:
+    def _proven(self, cost: Floats) -> _Proof:
         """The optimum of a sum, with its bound."""
         found = self._optimum(cost)
         z = np.clip(found.z, self.written.least, self.written.most) + 0.0
@@ -225,7 +224,7 @@ class _Search:
         rounded = np.where(self.written.whole, 0.0, np.where(size <= 1, np.ceil(size), 10 * size))
         return self.engine.rounding * float(np.add.reduce(np.abs(proof.cost) * rounded))
 
-    def _ratio(self, numerator: Array, denominator: Array) -> _Proof:
+    def _ratio(self, numerator: Floats, denominator: Floats) -> _Proof:
         """The largest ratio, from that at the least costs on."""
         cheapest = self._proven(-denominator)
         least = -cheapest.bound
@@ -253,7 +252,7 @@ class _Search:
         limits = np.where(np.isfinite(written.upper[rows]), written.upper[rows], written.lower[rows])
         return bool(np.add.reduce(np.abs(y[rows] * limits)) <= NEGLIGIBLE_SPENDING * size)
 
-    def _optimum(self, cost: Array) -> Found:
+    def _optimum(self, cost: Floats) -> Found:
         """The optimum, once no more rows are generated."""
         for _ in range(_MOST_ROUNDS):
             found = self.engine.optimise(cost)
@@ -271,7 +270,7 @@ class _Search:
             self._add(matrix, lower, upper)
         raise RuntimeError(f"rows were still violated after {_MOST_ROUNDS} rounds of generating them")
 
-    def _all_known(self, matrix: Any, z: Array, lower: Array, upper: Array) -> bool:
+    def _all_known(self, matrix: Any, z: Floats, lower: Floats, upper: Floats) -> bool:
         """Whether rows are violated by no more than what the engine makes of rows that it has."""
         values = matrix @ z
         if np.maximum(values - upper, lower - values).max(initial=0.0) > _FEASIBLE:
@@ -282,7 +281,7 @@ class _Search:
         self.known |= keys
         return known
 
-    def _add(self, matrix: Any, lower: Array, upper: Array) -> None:
+    def _add(self, matrix: Any, lower: Floats, upper: Floats) -> None:
         self.written = self.written.with_rows(matrix, lower, upper)
         self.engine.add(matrix, lower, upper)
 
@@ -313,11 +312,11 @@ class _Search:
         )
 
 
-def _quotient(numerator: Array, denominator: Array, z: Array) -> float:
+def _quotient(numerator: Floats, denominator: Floats, z: Floats) -> float:
     return float(np.add.reduce(numerator * z)) / float(np.add.reduce(denominator * z))
 
 
-def _row(cost: Array, least: float) -> tuple[Any, Array, Array]:
+def _row(cost: Floats, least: float) -> tuple[Any, Floats, Floats]:
     """``cost z >= least``."""
     from scipy.sparse import csr_array
 

@@ -19,12 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.columns.objectives import Objective, Terms
 from formulations.columns.program import ColumnProgram
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats, Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,19 +46,19 @@ class Written:
     """
 
     matrix: Any
-    lower: Array
-    upper: Array
-    least: Array
-    most: Array
-    whole: NDArray[np.bool_]
-    costs: tuple[Array, ...]
-    denominators: tuple[Array | None, ...]
-    capacity_rows: NDArray[np.intp]
-    floor_rows: NDArray[np.intp]
-    floor_jobs: NDArray[np.intp]
-    coupling_rows: NDArray[np.intp]
+    lower: Floats
+    upper: Floats
+    least: Floats
+    most: Floats
+    whole: Flags
+    costs: tuple[Floats, ...]
+    denominators: tuple[Floats | None, ...]
+    capacity_rows: Positions
+    floor_rows: Positions
+    floor_jobs: Positions
+    coupling_rows: Positions
 
-    def with_rows(self, matrix: Any, lower: Array, upper: Array) -> Written:
+    def with_rows(self, matrix: Any, lower: Floats, upper: Floats) -> Written:
         """The same with more rows at the end."""
         from scipy.sparse import csr_array, vstack
 
@@ -71,7 +69,7 @@ class Written:
             upper=np.concatenate([self.upper, upper]),
         )
 
-    def of_variables(self, kept: NDArray[np.intp]) -> Written:
+    def of_variables(self, kept: Positions) -> Written:
         """The same over some of the variables, in the order given."""
         matrix = self.matrix[:, kept].tocsr()
         matrix.sort_indices()
@@ -85,7 +83,7 @@ class Written:
             denominators=tuple(None if each is None else each[kept] for each in self.denominators),
         )
 
-    def with_row_order(self, order: NDArray[np.intp]) -> Written:
+    def with_row_order(self, order: Positions) -> Written:
         """The same with its rows in another order."""
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -99,11 +97,11 @@ class Written:
             coupling_rows=place[self.coupling_rows],
         )
 
-    def counts(self, cost: Array) -> bool:
+    def counts(self, cost: Floats) -> bool:
         """Whether `cost` z is a whole number at every point."""
         return not (cost[~self.whole].any() or (cost != np.rint(cost)).any())
 
-    def violation(self, z: Array) -> float:
+    def violation(self, z: Floats) -> float:
         """Largest violation of a row or a bound, relative to its limit where that is above 1."""
         rows = self.matrix @ z
         worst = 0.0
@@ -122,11 +120,11 @@ class Written:
                 )
         return worst
 
-    def dual_bound(self, cost: Array, multipliers: Array) -> float:
+    def dual_bound(self, cost: Floats, multipliers: Floats) -> float:
         """No z allowed has more than this of `cost` z, whatever the multipliers (rows,); see `dual`."""
         return self.dual(cost, multipliers)[0]
 
-    def dual(self, cost: Array, multipliers: Array) -> tuple[float, Array]:
+    def dual(self, cost: Floats, multipliers: Floats) -> tuple[float, Floats]:
         """A bound on `cost` z by weak duality, whatever the multipliers y (rows,), and the reduced costs d (V,)::
 
             c z  =  y (A z) + (c - A' y) z  <=  sum_r max(y_r lower_r, y_r upper_r) + sum_k max(d_k least_k, d_k most_k)
@@ -194,7 +192,7 @@ def _in_slots(together: Callable[[list[Any]], Any], rows: Any, slots: int) -> An
     return rows if slots == 1 else together([rows] * slots)
 
 
-def _cost(objectives: Sequence[Objective], terms: list[Terms], extras: list[int], k: int) -> Array:
+def _cost(objectives: Sequence[Objective], terms: list[Terms], extras: list[int], k: int) -> Floats:
     """(V,) of objective k, its sign such that more is better."""
     own = [terms[k].extra_cost if j == k else np.zeros(E) for j, E in enumerate(extras)]
     cost = np.concatenate([terms[k].cost, *own])
@@ -205,7 +203,7 @@ _MOST = 0.75
 """A divisor is tried where at least this share of the numbers of GPUs from it on, two at least, are multiples of it."""
 
 
-def rounded_rows(written: Written) -> tuple[Any, NDArray[np.float64]] | None:
+def rounded_rows(written: Written) -> tuple[Any, Floats] | None:
     """Rows (R, V) and their upper limits (R,), by pool and divisor ascending; None where there are none to add.
 
     Rows of capacity count whose variables are all whole and at least 0, and divisors that leave something of the limit.

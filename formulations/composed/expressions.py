@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import Described
 from throughputs import InputError
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats, Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +32,8 @@ class Row:
     """
 
     matrix: Any
-    lower: Array
-    upper: Array
+    lower: Floats
+    upper: Floats
     shape: tuple[int, ...]
 
     @property
@@ -43,7 +42,7 @@ class Row:
         return "==" if (self.lower == self.upper).all() else "<=" if np.isfinite(self.upper).all() else ">="
 
     @property
-    def limits(self) -> Array:
+    def limits(self) -> Floats:
         """(R,) the right side."""
         return self.lower if self.sign == ">=" else self.upper
 
@@ -72,7 +71,7 @@ class Linear:
     __array_ufunc__ = None
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
-    def __init__(self, matrix: Any, constant: Array, shape: tuple[int, ...]) -> None:
+    def __init__(self, matrix: Any, constant: Floats, shape: tuple[int, ...]) -> None:
         self.matrix, self.constant, self.shape = matrix, constant, shape
 
     @classmethod
@@ -138,7 +137,7 @@ class Linear:
 
         wide = numbers[:, None] if numbers.ndim == 1 else numbers
         product = kron(eye_array(int(np.prod(self.shape[:-1]))), csr_array(wide.T), format="csr")
-        constant: Array = np.asarray(product @ self.constant)
+        constant: Floats = np.asarray(product @ self.constant)
         return Linear(product @ self.matrix, constant, (*self.shape[:-1], *numbers.shape[1:]))
 
     def __rmatmul__(self, left: ArrayLike) -> Linear:
@@ -161,10 +160,10 @@ class Linear:
         return f"linear expressions of shape {self.shape}"
 
     @property
-    def _positions(self) -> NDArray[np.intp]:
+    def _positions(self) -> Positions:
         return np.arange(self.constant.size).reshape(self.shape)
 
-    def _at(self, positions: NDArray[np.intp] | np.intp) -> Linear:
+    def _at(self, positions: Positions | np.intp) -> Linear:
         flat = np.ravel(positions)
         return Linear(self.matrix[flat], self.constant[flat], np.shape(positions))
 
@@ -185,7 +184,7 @@ class Linear:
         return Row(matrix, lower - self.constant, upper - self.constant, self.shape)
 
 
-def _numbers(value: Any) -> Array:
+def _numbers(value: Any) -> Floats:
     """Finite numbers; InputError for anything else, products of shares with each other included."""
     if isinstance(value, Linear):
         raise _unfit("factor", str(value), "numbers: a product of shares is not linear")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations import columns
 from formulations.arguments import Described, described, instance
@@ -25,8 +24,7 @@ from formulations.solving.solver import solve
 from formulations.stated import solve_stated
 from formulations.statements.shares import goal as in_cvxpy
 from throughputs import Configurations, InputError
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats
 
 _SHOWN_TERMS, _SHOWN_NAMES = 4, 6
 """Terms of a row and names of types that are printed before the rest is left out."""
@@ -46,11 +44,11 @@ class ProgramSolution:
     """
 
     whole: Solution
-    throughput: Array
-    prices: Mapping[str, Array]
+    throughput: Floats
+    prices: Mapping[str, Floats]
 
     @property
-    def shares(self) -> Array:
+    def shares(self) -> Floats:
         """(N, M) shares of time."""
         return self.whole.shares
 
@@ -177,7 +175,7 @@ class Program:
             No solver returned an answer.
         """
         if isinstance(self.objective, Objective) and not self.rows:
-            whole, of_rows = solve(self.polytope, self.objective, solver=solver), list[Array]()
+            whole, of_rows = solve(self.polytope, self.objective, solver=solver), list[Floats]()
         elif self._linear:
             whole, of_rows = self._in_columns(solver)
         else:
@@ -233,7 +231,7 @@ class Program:
         return linear_level or isinstance(goal, MaxSum | columns.Objective)
 
     @property
-    def _open(self) -> NDArray[np.bool_]:
+    def _open(self) -> Flags:
         """(N, M) shares that bring something; all others are 0."""
         return np.asarray((self.polytope.rates > 0) & (self.polytope.capacity > 0))
 
@@ -287,7 +285,7 @@ class Program:
                 raise InputError("program", field=name, found=found, expected=expected)
         return {name: given[self._open] for name, given in figures.items()}
 
-    def _in_columns(self, solver: str) -> tuple[Solution, list[Array]]:
+    def _in_columns(self, solver: str) -> tuple[Solution, list[Floats]]:
         """The solution of a linear program, and the improvement per unit by which each row's limit is raised."""
         open_ = self._open
         if not open_.any():
@@ -321,7 +319,7 @@ class Program:
         )
         return whole, self._by_row(of_rows)
 
-    def _stated(self, solver: str) -> tuple[Solution, list[Array]]:
+    def _stated(self, solver: str) -> tuple[Solution, list[Floats]]:
         """The solution of a conic program, and the same of its rows."""
         goal, rows = self.objective, list(self.rows.values())
         if not isinstance(goal, Objective) or isinstance(goal, WaterFilling):
@@ -347,13 +345,13 @@ class Program:
         ]
         return replace(whole, unit=goal.unit), of_rows
 
-    def _nothing(self) -> tuple[Solution, list[Array]]:
+    def _nothing(self) -> tuple[Solution, list[Floats]]:
         nothing = np.full(len(self.polytope.capacity), np.nan)
         unit = getattr(self.objective, "unit", "")
         whole = Solution.empty(self.polytope.n_jobs, nothing, unit=unit, seconds=0.0)
         return whole, [np.full(row.matrix.shape[0], np.nan) for row in self.rows.values()]
 
-    def _by_row(self, values: Array) -> list[Array]:
+    def _by_row(self, values: Floats) -> list[Floats]:
         ends = np.cumsum([row.matrix.shape[0] for row in self.rows.values()])
         return np.split(values, ends[:-1]) if self.rows else []
 

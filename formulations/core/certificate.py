@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from throughputs.arrays import Floats
 from throughputs.numerics import dot
 
 if TYPE_CHECKING:
     from formulations.core.objective import Objective, Threshold
-
-Array = NDArray[np.float64]
 
 
 _NEGLIGIBLE_WORTH = 1e-9
@@ -51,14 +49,14 @@ class Certificate:
     where those do not.
     """
 
-    shares: Array
+    shares: Floats
     objective: float
     bound: float
     gap: float
-    prices: Array
-    multipliers: Array
-    dual_prices: Array = field(default_factory=lambda: np.zeros(0))
-    proving: tuple[Array, Array] | None = None
+    prices: Floats
+    multipliers: Floats
+    dual_prices: Floats = field(default_factory=lambda: np.zeros(0))
+    proving: tuple[Floats, Floats] | None = None
 
 
 def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
@@ -70,7 +68,7 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
     return objective.certify(polytope, answer)
 
 
-def certify_sum(polytope: Polytope, objective: Objective, gains: Array, answer: Answer) -> Certificate:
+def certify_sum(polytope: Polytope, objective: Objective, gains: Floats, answer: Answer) -> Certificate:
     """Of a sum in which a unit of throughput is worth `gains` (N,): it is at most ``supply(gains a, p)``."""
     shares = polytope.repaired(answer.shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
@@ -112,7 +110,7 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices, proving)
 
 
-def _without_negligible(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:
+def _without_negligible(polytope: Polytope, multipliers: Floats, prices: Floats) -> tuple[Floats, float]:
     """Prices with zeros for negligible ones, and the supply at these prices and `multipliers` (N,)."""
     supply = polytope.supply_at(multipliers, prices)
     negligible = prices * polytope.capacity <= _NEGLIGIBLE_WORTH * supply
@@ -132,8 +130,8 @@ _IN_USE = 1e-3
 
 
 def repair_duals(
-    polytope: Polytope, shares: Array, multipliers: Array, prices: Array, *, given: bool = False
-) -> tuple[Array, Array]:
+    polytope: Polytope, shares: Floats, multipliers: Floats, prices: Floats, *, given: bool = False
+) -> tuple[Floats, Floats]:
     """Multipliers (N,) and prices (M,) for which the same shares are as good, with less left by rounding.
 
     The time of a job that has some to spare is worth nothing; other time is worth what the job's shares in use earn. No

@@ -16,17 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope, parts
 from formulations.core.solution import Answer
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
     from formulations.core.objectives import NashWelfare
 
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
@@ -64,7 +63,7 @@ def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> C
     return Certificate(shares, value, value + max(excess, 0.0), gap, prices, budgets / u, prices, proving)
 
 
-def _proof(polytope: Polytope, budgets: Array, u: Array, prices: Array) -> tuple[float, Array | None]:
+def _proof(polytope: Polytope, budgets: Floats, u: Floats, prices: Floats) -> tuple[float, Floats | None]:
     """``bound - value`` at throughputs `u` (N,), proven by `prices` (M,), and the multipliers (N,) that prove it.
 
     These are ``B / u`` (None). Where they prove little, as they do where a job takes turns and u is not exact, the best
@@ -91,12 +90,12 @@ def _proof(polytope: Polytope, budgets: Array, u: Array, prices: Array) -> tuple
     return excess, multipliers
 
 
-def _total(weights: Array, values: Array) -> float:
+def _total(weights: Floats, values: Floats) -> float:
     """``weights . values`` by pairwise summation on one thread, the same whatever the machine."""
     return float(np.add.reduce(weights * values))
 
 
-def _surplus(a: Array, multipliers: Array, s: Array | NDArray[np.int64], prices: Array) -> Array:
+def _surplus(a: Floats, multipliers: Floats, s: Floats | Ints, prices: Floats) -> Floats:
     """``max(0, max_j (a_ij lambda_i - s_i p_j))`` for rates a (M, K)."""
     surplus = np.zeros(a.shape[1])
     for rate, price in zip(a, prices, strict=True):
@@ -104,7 +103,7 @@ def _surplus(a: Array, multipliers: Array, s: Array | NDArray[np.int64], prices:
     return surplus
 
 
-def _best_multiplier(a: Array, b: Array, prices: Array, order: NDArray[np.intp]) -> Array:
+def _best_multiplier(a: Floats, b: Floats, prices: Floats, order: Positions) -> Floats:
     """(K,) per GPU, for rates a (M, K) and budgets per GPU b: where ``b log(b / l) + max_j (a_j l - p_j)`` is least.
 
     The least over types of: what the budget buys there, or the steepest way to there from idleness or a cheaper type.

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import Described, described
 from formulations.core.certificate import Certificate, certify_level, relative_gap
 from formulations.core.polytope import ROUNDED_UP, Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from throughputs import InputError
+from throughputs.arrays import Floats, Positions
 from throughputs.errors import nearest_names
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from formulations.levels.water_filling import WaterFilling
     from formulations.solving.choice import Among, Choice
 
-Array = NDArray[np.float64]
 
 T = TypeVar("T")
 
@@ -109,21 +108,21 @@ class Objective(ABC):
     def choose(self, among: Among) -> Choice:
         """The balanced choice among optima (see `formulations.solving.choice`)."""
 
-    def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
+    def attained(self, u: Floats, proof: Proven) -> tuple[float, float]:
         """Value at throughputs `u` of a choice, and its gap to the bound of `proof`."""
         value = self.value(u)
         return value, proof.gap if value == proof.objective else self.gap(value, proof.bound)
 
-    def worth(self, multipliers: Array) -> Array:
+    def worth(self, multipliers: Floats) -> Floats:
         """(N,) what a unit of throughput is worth at the `multipliers` (N,) of a proof."""
         return multipliers
 
-    def reported_prices(self, prices: Array, bound: float) -> Array:  # noqa: ARG002
+    def reported_prices(self, prices: Floats, bound: float) -> Floats:  # noqa: ARG002
         """Prices in units of the reported value, from those in units of the multipliers."""
         return prices
 
     @abstractmethod
-    def value(self, u: Array) -> float:
+    def value(self, u: Floats) -> float:
         """Value of the objective at throughputs `u`, in `unit`."""
 
     def gap(self, value: float, bound: float) -> float:
@@ -131,14 +130,14 @@ class Objective(ABC):
         return relative_gap(value, bound)
 
     @abstractmethod
-    def take(self, jobs: NDArray[np.intp]) -> Objective:
+    def take(self, jobs: Positions) -> Objective:
         """The same objective over some jobs only."""
 
     @abstractmethod
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """(N, k) figures that two jobs must share to be interchangeable."""
 
-    def of_classes(self, first: NDArray[np.intp], counts: Array) -> Objective:  # noqa: ARG002
+    def of_classes(self, first: Positions, counts: Floats) -> Objective:  # noqa: ARG002
         """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
         return self.take(first)
 
@@ -165,41 +164,41 @@ class Threshold(Objective):
         """The most total worth at the level."""
         return among.of_level(self)
 
-    def reported_prices(self, prices: Array, bound: float) -> Array:
+    def reported_prices(self, prices: Floats, bound: float) -> Floats:
         """What `report_price` makes of them."""
         # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
         return self.report_price(prices * ROUNDED_UP, self.level_of(bound))
 
     @abstractmethod
-    def take(self, jobs: NDArray[np.intp]) -> Threshold:
+    def take(self, jobs: Positions) -> Threshold:
         """The same objective over some jobs only."""
 
     @abstractmethod
-    def demand(self, level: float) -> Array:
+    def demand(self, level: float) -> Floats:
         """(N,) throughput that each job needs at this level."""
 
     @abstractmethod
-    def slope(self, level: float) -> Array:
+    def slope(self, level: float) -> Floats:
         """(N,) how fast each demand grows when the level improves."""
 
     @abstractmethod
-    def levels(self, u: Array) -> Array:
+    def levels(self, u: Floats) -> Floats:
         """(N,) best level that throughputs `u` attain for each job alone."""
 
-    def level(self, u: Array) -> float:
+    def level(self, u: Floats) -> float:
         """Best level that throughputs `u` attain for all jobs."""
         levels = self.levels(u)
         return float(levels.min() if self.higher_level_is_better else levels.max())
 
     @abstractmethod
-    def bound(self, multipliers: Array, supply: float) -> float:
+    def bound(self, multipliers: Floats, supply: float) -> float:
         """Level at which ``multipliers . demand`` equals `supply`: no better level is feasible."""
 
-    def easiest_level(self, fastest: Array) -> float:
+    def easiest_level(self, fastest: Floats) -> float:
         """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
         return self.level(fastest)
 
-    def held_alone(self, fastest: Array) -> Array:
+    def held_alone(self, fastest: Floats) -> Floats:
         """(N,) multipliers that prove the easiest level: all on the job that can do no better alone."""
         levels = self.levels(fastest)
         hardest = int(levels.argmin() if self.higher_level_is_better else levels.argmax())
@@ -208,7 +207,7 @@ class Threshold(Objective):
         held[hardest] = 1.0 / slope if slope > 0 else 1.0
         return held
 
-    def first_guess(self, fastest: Array) -> float:
+    def first_guess(self, fastest: Floats) -> float:
         """A level to start a search from; the answer does not depend on it."""
         return self.easiest_level(fastest)
 
@@ -216,7 +215,7 @@ class Threshold(Objective):
         """The worse of two levels."""
         return min(one, other) if self.higher_level_is_better else max(one, other)
 
-    def value(self, u: Array) -> float:
+    def value(self, u: Floats) -> float:
         """Value at throughputs `u`."""
         return self.report(self.level(u))
 
@@ -228,7 +227,7 @@ class Threshold(Objective):
         """The level at which the objective has this value."""
         return value
 
-    def report_price(self, price: Array, level: float) -> Array:  # noqa: ARG002
+    def report_price(self, price: Floats, level: float) -> Floats:  # noqa: ARG002
         """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
         return price
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import figures
 from formulations.core.certificate import Certificate, certify_sum, relative_gap
@@ -14,6 +13,7 @@ from formulations.core.log_certificate import certify_log
 from formulations.core.objective import Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from throughputs.arrays import Floats, Positions
 from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Method", "Objective", "Threshold", "relative_gap"]
 
-Array = NDArray[np.float64]
 
 T = TypeVar("T")
 
@@ -29,11 +28,11 @@ _RESOLUTION = float(np.finfo(np.float64).eps)
 """Part of the time since a job's arrival that a level of finish-time fairness resolves: rounding."""
 
 
-def _positive(name: str, values: Array) -> Array:
+def _positive(name: str, values: Floats) -> Floats:
     return figures("objective", name, values, (None,))
 
 
-def _counted(counts: Array | None, n_jobs: int) -> Array | None:
+def _counted(counts: Floats | None, n_jobs: int) -> Floats | None:
     return None if counts is None else figures("objective", "counts", counts, (n_jobs,))
 
 
@@ -50,7 +49,7 @@ class MaxMin(Threshold):
     Source: Narayanan et al., OSDI 2020, section 4.1 (least attained service).
     """
 
-    weights: Array
+    weights: Floats
     maximise = True
     higher_level_is_better = True
     linear = True
@@ -63,28 +62,28 @@ class MaxMin(Threshold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _positive("weights", self.weights))
 
-    def demand(self, level: float) -> Array:
+    def demand(self, level: float) -> Floats:
         """``d_i t``."""
         return self.weights * level
 
-    def slope(self, level: float) -> Array:  # noqa: ARG002
+    def slope(self, level: float) -> Floats:  # noqa: ARG002
         """``d``."""
         return self.weights
 
-    def levels(self, u: Array) -> Array:
+    def levels(self, u: Floats) -> Floats:
         """``u_i / d_i``."""
         return u / self.weights
 
-    def bound(self, multipliers: Array, supply: float) -> float:
+    def bound(self, multipliers: Floats, supply: float) -> float:
         """``supply / (multipliers . d)``."""
         total = dot(multipliers, self.weights)
         return supply / total if total > 0 else np.inf
 
-    def take(self, jobs: NDArray[np.intp]) -> MaxMin:
+    def take(self, jobs: Positions) -> MaxMin:
         """Over some jobs."""
         return type(self)(self.weights[jobs])
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """The weight."""
         return self.weights[:, None]
 
@@ -113,7 +112,7 @@ class Makespan(MaxMin):
         """Part of the steps left per second."""
         return 1.0 / value if value > 0 else np.inf
 
-    def report_price(self, price: Array, level: float) -> Array:
+    def report_price(self, price: Floats, level: float) -> Floats:
         """Seconds saved per GPU."""
         return price / level**2 if level > 0 else np.zeros_like(price)
 
@@ -135,9 +134,9 @@ class FinishTimeFairness(Threshold):
     Source: Mahajan et al., NSDI 2020, section 3 (rho); Narayanan et al., OSDI 2020, section 4.3.
     """
 
-    elapsed: Array
-    remaining: Array
-    isolated: Array
+    elapsed: Floats
+    remaining: Floats
+    isolated: Floats
     maximise = False
     higher_level_is_better = False
     unit = "rho"
@@ -149,24 +148,24 @@ class FinishTimeFairness(Threshold):
         elapsed = figures("objective", "elapsed", self.elapsed, each, "numbers of at least 0")
         object.__setattr__(self, "elapsed", elapsed)
 
-    def demand(self, level: float) -> Array:
+    def demand(self, level: float) -> Floats:
         """``n_i / (rho D_i - e_i)``."""
         return self.remaining / self._left(level)
 
-    def slope(self, level: float) -> Array:
+    def slope(self, level: float) -> Floats:
         """``n_i D_i / (rho D_i - e_i)^2``."""
         return self.remaining * self.isolated / self._left(level) ** 2
 
-    def _left(self, level: float) -> Array:
+    def _left(self, level: float) -> Floats:
         """(N,) seconds from now until each job has to be done, no less than what a level can tell apart from none."""
         return np.maximum(level * self.isolated - self.elapsed, _RESOLUTION * self.elapsed)
 
-    def levels(self, u: Array) -> Array:
+    def levels(self, u: Floats) -> Floats:
         """``rho_i``."""
         with np.errstate(divide="ignore"):
             return np.asarray((self.elapsed + self.remaining / u) / self.isolated)
 
-    def bound(self, multipliers: Array, supply: float) -> float:
+    def bound(self, multipliers: Floats, supply: float) -> float:
         """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
         if not supply > 0 or not multipliers.any():
             # the level that would need infinite throughput
@@ -185,11 +184,11 @@ class FinishTimeFairness(Threshold):
             level += step
         return level
 
-    def take(self, jobs: NDArray[np.intp]) -> FinishTimeFairness:
+    def take(self, jobs: Positions) -> FinishTimeFairness:
         """Over some jobs."""
         return FinishTimeFairness(self.elapsed[jobs], self.remaining[jobs], self.isolated[jobs])
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """Elapsed, remaining, isolated."""
         return np.column_stack([self.elapsed, self.remaining, self.isolated])
 
@@ -208,8 +207,8 @@ class MaxSum(Objective):
     Source: Narayanan et al., OSDI 2020, section 4.2.
     """
 
-    gains: Array
-    counts: Array | None = None
+    gains: Floats
+    counts: Floats | None = None
     maximise = True
     has_demands = False
     unit = "steps/s"
@@ -226,7 +225,7 @@ class MaxSum(Objective):
         """Every throughput counts in the objective: its optima are efficient, only evenness is left to choose."""
         return among.of_sum(self.gains)
 
-    def worth(self, multipliers: Array) -> Array:  # noqa: ARG002
+    def worth(self, multipliers: Floats) -> Floats:  # noqa: ARG002
         """The gains."""
         return self.gains
 
@@ -236,23 +235,23 @@ class MaxSum(Objective):
         object.__setattr__(self, "counts", _counted(self.counts, len(gains)))
 
     @property
-    def totals(self) -> Array:
+    def totals(self) -> Floats:
         """(N,) gain of each row's jobs together."""
         return self.gains if self.counts is None else self.gains * self.counts
 
-    def value(self, u: Array) -> float:
+    def value(self, u: Floats) -> float:
         """``g . u``."""
         return dot(self.totals, u)
 
-    def take(self, jobs: NDArray[np.intp]) -> MaxSum:
+    def take(self, jobs: Positions) -> MaxSum:
         """Over some jobs."""
         return MaxSum(self.gains[jobs], None if self.counts is None else self.counts[jobs])
 
-    def of_classes(self, first: NDArray[np.intp], counts: Array) -> MaxSum:
+    def of_classes(self, first: Positions, counts: Floats) -> MaxSum:
         """Over classes."""
         return MaxSum(self.gains[first], counts)
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """The gain."""
         return self.gains[:, None]
 
@@ -278,8 +277,8 @@ class NashWelfare(Objective):
     strategy-proof policy starts from the maximiser of the geometric mean.
     """
 
-    budgets: Array
-    counts: Array | None = None
+    budgets: Floats
+    counts: Floats | None = None
     maximise = True
     unit = "budget x log(steps/s)"
 
@@ -300,11 +299,11 @@ class NashWelfare(Objective):
         object.__setattr__(self, "counts", _counted(self.counts, len(self.budgets)))
 
     @property
-    def totals(self) -> Array:
+    def totals(self) -> Floats:
         """(N,) budget of each row's jobs together."""
         return self.budgets if self.counts is None else self.budgets * self.counts
 
-    def value(self, u: Array) -> float:
+    def value(self, u: Floats) -> float:
         """``B . log u``, -inf where a job gets nothing."""
         with np.errstate(divide="ignore"):
             return dot(self.totals, log(u))
@@ -314,14 +313,14 @@ class NashWelfare(Objective):
         difference = bound - value
         return max(difference, 0.0) / float(self.totals.sum()) if np.isfinite(difference) else np.inf
 
-    def take(self, jobs: NDArray[np.intp]) -> NashWelfare:
+    def take(self, jobs: Positions) -> NashWelfare:
         """Over some jobs."""
         return NashWelfare(self.budgets[jobs], None if self.counts is None else self.counts[jobs])
 
-    def of_classes(self, first: NDArray[np.intp], counts: Array) -> NashWelfare:
+    def of_classes(self, first: Positions, counts: Floats) -> NashWelfare:
         """Over classes."""
         return NashWelfare(self.budgets[first], counts)
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """The budget."""
         return self.budgets[:, None]

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import figures, instance
 from throughputs import PlainColumns, ThroughputMatrix
+from throughputs.arrays import Floats, Ints, Positions
 
-Array = NDArray[np.float64]
 
-
-def isolated_shares(scale_factors: NDArray[np.int64], capacity: NDArray[np.int64] | Array) -> Array:
+def isolated_shares(scale_factors: Ints, capacity: Ints | Floats) -> Floats:
     """Each of the N jobs gets one N-th of every type::
 
         x_ij = (c_j / N) / s_i,  each row scaled to sum to at most 1
@@ -33,12 +31,12 @@ def isolated_shares(scale_factors: NDArray[np.int64], capacity: NDArray[np.int64
     return np.asarray(shares / np.maximum(shares.sum(1, keepdims=True), 1.0))
 
 
-def isolated_throughput(rates: Array, scale_factors: NDArray[np.int64], capacity: NDArray[np.int64] | Array) -> Array:
+def isolated_throughput(rates: Floats, scale_factors: Ints, capacity: Ints | Floats) -> Floats:
     """(N,) steps/s of each job under its isolated share."""
     return np.asarray((rates * isolated_shares(scale_factors, capacity)).sum(axis=1))
 
 
-def proportional_shares(n_jobs: int, capacity: NDArray[np.int64] | Array) -> Array:
+def proportional_shares(n_jobs: int, capacity: Ints | Floats) -> Floats:
     """Each job's time is split over the types as their GPUs are: ``x_ij = c_j / sum_k c_k``, (N, M).
 
     A normaliser, not an allocation: with more jobs than GPUs it exceeds the capacity.
@@ -50,13 +48,13 @@ def proportional_shares(n_jobs: int, capacity: NDArray[np.int64] | Array) -> Arr
     return np.tile(row, (n_jobs, 1))
 
 
-def proportional_throughput(rates: Array, capacity: NDArray[np.int64] | Array, per_job: int = 1) -> Array:
+def proportional_throughput(rates: Floats, capacity: Ints | Floats, per_job: int = 1) -> Floats:
     """(N,) steps/s of each job under the proportional share.
 
     `per_job` is the number of jobs that the GPUs are first divided by, which changes last digits only. The published
     systems divide by N; the last digits of the normaliser decide at which of many optima their solver ends.
     """
-    divided: Array = np.asarray(capacity, dtype=np.float64) / per_job
+    divided: Floats = np.asarray(capacity, dtype=np.float64) / per_job
     return np.asarray((rates * proportional_shares(1, divided)).sum(axis=1))
 
 
@@ -98,10 +96,10 @@ class Polytope:
     """
 
     columns: PlainColumns
-    capacity: Array
-    counts: Array
+    capacity: Floats
+    counts: Floats
 
-    def __init__(self, columns: PlainColumns, capacity: NDArray[np.int64] | Array, counts: Array | None = None) -> None:
+    def __init__(self, columns: PlainColumns, capacity: Ints | Floats, counts: Floats | None = None) -> None:
         instance("polytope", "columns", columns, PlainColumns, "PlainColumns(ThroughputMatrix(...))")
         N, M = columns.matrix.n_jobs, columns.matrix.n_accelerators
         object.__setattr__(self, "columns", columns)
@@ -110,22 +108,22 @@ class Polytope:
         object.__setattr__(self, "counts", counted)
 
     @property
-    def rates(self) -> Array:
+    def rates(self) -> Floats:
         """(N, M) throughput of each column."""
         return self.columns.rates
 
     @property
-    def scale_factors(self) -> NDArray[np.int64]:
+    def scale_factors(self) -> Ints:
         """(N,) GPUs per gang."""
         return self.columns.scale_factors
 
     @cached_property
-    def loads(self) -> Array:
+    def loads(self) -> Floats:
         """(N,) GPUs that each row's jobs occupy together."""
         return np.asarray(self.counts * self.scale_factors)
 
     @cached_property
-    def normalised_worth(self) -> Array:
+    def normalised_worth(self) -> Floats:
         """(N,) ``s_i / p_i``, p_i the throughput under the proportional share: by it GPU time is worth the same to all.
 
         ``sum_i n_i (s_i / p_i) u_i`` is the total normalised throughput.
@@ -138,22 +136,22 @@ class Polytope:
         return self.columns.matrix.n_jobs
 
     @cached_property
-    def fastest(self) -> Array:
+    def fastest(self) -> Floats:
         """(N,) throughput of each row on its fastest type."""
         fastest = self.rates[:, 0].copy()
         for column in self.rates.T[1:]:
             np.maximum(fastest, column, out=fastest)
         return fastest
 
-    def throughput(self, shares: Array) -> Array:
+    def throughput(self, shares: Floats) -> Floats:
         """(N,) throughput u that `shares` (N, M) yield."""
         return np.asarray(np.einsum("ij,ij->i", self.rates, shares))
 
-    def used(self, shares: Array) -> Array:
+    def used(self, shares: Floats) -> Floats:
         """(M,) GPUs that `shares` (N, M) take of each type."""
         return np.asarray(np.einsum("i,ij->j", self.loads, shares))
 
-    def violation(self, shares: Array) -> float:
+    def violation(self, shares: Floats) -> float:
         """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
         if shares.size == 0:
             return 0.0
@@ -161,7 +159,7 @@ class Polytope:
         over_capacity = float(((self.used(shares) - self.capacity) / np.maximum(self.capacity, 1.0)).max())
         return max(over_time, over_capacity, float(-shares.min()), 0.0)
 
-    def repaired(self, shares: Array) -> Array:
+    def repaired(self, shares: Floats) -> Floats:
         """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed; none for NaN."""
         repaired = np.empty(shares.shape)
         for part in parts(len(shares)):
@@ -177,18 +175,18 @@ class Polytope:
                 repaired[part] *= fits
         return repaired
 
-    def supply(self, worth: Array, prices: Array) -> float:
+    def supply(self, worth: Floats, prices: Floats) -> float:
         """Most that the cluster can earn when column (i, j) is worth `worth`: an upper bound for any prices >= 0::
 
         sum_i n_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  sum_i n_i worth_i . x_i
         """
         return self._supply(lambda part, j: worth[part, j], prices)
 
-    def supply_at(self, multipliers: Array, prices: Array) -> float:
+    def supply_at(self, multipliers: Floats, prices: Floats) -> float:
         """The same where a unit of throughput is worth `multipliers` (N,), ``worth_ij = lambda_i T_ij``."""
         return self._supply(lambda part, j: multipliers[part] * self.rates[part, j], prices)
 
-    def _supply(self, worth: Callable[[slice, int], Array], prices: Array) -> float:
+    def _supply(self, worth: Callable[[slice, int], Floats], prices: Floats) -> float:
         # a few last bits up: rounding alone would be a profit larger than the worth of a type with next to no GPUs
         prices = prices * ROUNDED_UP
         earned = []
@@ -199,7 +197,7 @@ class Polytope:
             earned.append(float(np.add.reduce(self.counts[part] * profit)))
         return float(np.add.reduce(earned)) + float(np.add.reduce(self.capacity * prices))
 
-    def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp], counts: Array | None = None) -> Polytope:
+    def restricted(self, jobs: Positions, types: Positions, counts: Floats | None = None) -> Polytope:
         """The same polytope over some jobs (numbered anew, with new `counts` if given) and some types only."""
         matrix = self.columns.matrix
         rates = matrix.rates.take(jobs, axis=0, mode="clip")

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats, Ints, Positions
 
 _GRID = 2.0**36
 """Steps of a unit in which relative rates are added up: whole numbers this small have the same sum in any order."""
@@ -40,9 +39,9 @@ class Classes:
     counts : (K,) jobs in each class.
     """
 
-    first: NDArray[np.intp]
-    of: NDArray[np.intp]
-    counts: Array
+    first: Positions
+    of: Positions
+    counts: Floats
 
     @classmethod
     def single(cls, n_jobs: int) -> Classes:
@@ -51,7 +50,7 @@ class Classes:
         return cls(each, each, np.ones(n_jobs))
 
 
-def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.intp]:
+def types_in_order(rates: Floats, fastest: Floats, capacity: Floats) -> Positions:
     """Positions of the types with GPUs in an order that depends on their content alone.
 
     More GPUs first; of as many, the faster ones, by the sums over jobs of the rates relative to each job's `fastest`
@@ -66,7 +65,7 @@ def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.
     return types[np.lexsort((-sums[1], -sums[0], -capacity[types]))]
 
 
-def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
+def classes_of(columns: Sequence[Floats | Ints]) -> Classes:
     """Classes of the jobs whose figures are equal in every one of `columns` (N,)."""
     place = _project(columns)
     if len(place) >= _LEAST_ROWS_TO_HASH:
@@ -78,7 +77,7 @@ def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
     return _by_order(columns, place)
 
 
-def spread_weights(n: int) -> Array:
+def spread_weights(n: int) -> Floats:
     """(n,) weights from 0.5 to 2.5 under which sums of different rows hardly ever agree: cosines of multiples of 1.23.
 
     By the recurrence ``cos (k + 1) a = 2 cos a cos k a - cos (k - 1) a``: cosines of the C library depend on the
@@ -90,7 +89,7 @@ def spread_weights(n: int) -> Array:
     return np.array(cosines[:n]) + 1.5
 
 
-def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
+def _project(columns: Sequence[Floats | Ints]) -> Floats:
     """(N,) one number per row: equal for equal rows, and different for different ones but for chance."""
     direction = spread_weights(len(columns) + 1)[1:]
     # column by column: the same operations for every row, so that equal rows give equal bits
@@ -100,7 +99,7 @@ def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
     return np.asarray(place)
 
 
-def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes:
+def _by_order(columns: Sequence[Floats | Ints], place: Floats) -> Classes:
     """Sort by place; neighbours whose rows are equal are one class."""
     n = len(place)
     # the fastest sort leaves equal places in an order that depends on the processor: no matter where rows are equal too
@@ -118,9 +117,7 @@ def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Cla
     return Classes(_first_of(of, len(begins)), of, np.diff(np.append(begins, n)).astype(np.float64))
 
 
-def _starts(
-    columns: Sequence[Array | NDArray[np.int64]], place: Array, order: NDArray[np.intp]
-) -> tuple[NDArray[np.bool_], bool]:
+def _starts(columns: Sequence[Floats | Ints], place: Floats, order: Positions) -> tuple[Flags, bool]:
     """(N,) where the row differs from the one before in this order, and whether different rows are in one place."""
     sorted_places = place[order]
     starts = np.ones(len(place), dtype=bool)
@@ -135,14 +132,14 @@ def _starts(
     return starts, bool(differs.any())
 
 
-def _first_of(of: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
+def _first_of(of: Positions, n_classes: int) -> Positions:
     """(K,) the first job of each class."""
     first = np.empty(n_classes, dtype=np.intp)
     first[of[::-1]] = np.arange(len(of))[::-1]
     return first
 
 
-def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes | None:
+def _by_hash(columns: Sequence[Floats | Ints], place: Floats) -> Classes | None:
     """Count equal places in a hash table; None should different rows have met in one place."""
     import pandas as pd
 

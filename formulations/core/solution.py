@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats
+
 S = TypeVar("S", bound="Solution")
 
 
@@ -41,9 +41,9 @@ class Answer:
     solver : the backend whose method this is, where a backend left it to another's; empty for itself.
     """
 
-    shares: Array
-    multipliers: Array
-    prices: Array
+    shares: Floats
+    multipliers: Floats
+    prices: Floats
     iterations: int = 0
     solver: str = ""
 
@@ -85,25 +85,25 @@ class Solution:
     row_prices : by name, improvement per unit by which the limit of a row that an author added is loosened.
     """
 
-    shares: Array
+    shares: Floats
     status: str
     objective: float
     bound: float
     gap: float
     efficiency_gap: float
-    prices: Array
-    multipliers: Array
-    served: NDArray[np.bool_]
+    prices: Floats
+    multipliers: Floats
+    served: Flags
     unit: str
     solver: str
     seconds: float
     iterations: int = 0
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
-    row_prices: Mapping[str, Array] = field(default_factory=dict)
+    row_prices: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls: type[S], n_jobs: int, prices: Array, *, efficiency_gap: float = np.nan, **more: Any) -> S:
+    def empty(cls: type[S], n_jobs: int, prices: Floats, *, efficiency_gap: float = np.nan, **more: Any) -> S:
         """Where none of the jobs can be served; `prices` (M,) and `more` as they are."""
         return cls(
             shares=np.zeros((n_jobs, len(prices))),

@@ -22,7 +22,6 @@ from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.solution import SolverError
 from formulations.deadlines.filling import Filling
@@ -30,9 +29,7 @@ from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import JobPlan
 from formulations.reference.mixed_integer import MODELS, MixedProgram
 from formulations.reference.stopping import TIME_LIMIT_SECONDS, StopRule
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints, Positions
 
 _PENALTY = 1e4
 """What it costs to miss all of a job's work; all GPUs to the last deadline cost 1."""
@@ -131,7 +128,7 @@ def _least_gpu_time(
     gpus: int,
     now: float,
     jobs: Sequence[DeadlineJob],
-    work: Array,
+    work: Floats,
     start: Sequence[JobPlan],
     solver: str,
     relative_gap: float,
@@ -174,7 +171,7 @@ def _least_gpu_time(
 class _Search:
     """The patterns found so far."""
 
-    def __init__(self, jobs: Sequence[DeadlineJob], gpus: int, now: float, work: Array) -> None:
+    def __init__(self, jobs: Sequence[DeadlineJob], gpus: int, now: float, work: Floats) -> None:
         self.jobs, self.gpus, self.now, self.work = jobs, gpus, now, work.tolist()
         self.borders = np.array([now, *sorted({job.deadline for job in jobs})])
         self.lengths = np.diff(self.borders)
@@ -183,11 +180,11 @@ class _Search:
         self.due = np.searchsorted(self.borders, [job.deadline for job in jobs]) - 1
         self.order = np.argsort(-self.due, kind="stable")
         self.interval: list[int] = []
-        self.patterns: list[Integers] = []
+        self.patterns: list[Ints] = []
         self._known: set[tuple[int, bytes]] = set()
         self._passed_on = 0
 
-    def add(self, interval: int, pattern: Integers) -> None:
+    def add(self, interval: int, pattern: Ints) -> None:
         """A column, if it is new; (N,) GPUs of each job."""
         key = (interval, pattern.tobytes())
         if pattern.any() and key not in self._known:
@@ -213,13 +210,13 @@ class _Search:
         """Whether columns were added since the last call of `new_columns`."""
         return self._passed_on < len(self.patterns)
 
-    def new_columns(self) -> tuple[Any, Array]:
+    def new_columns(self) -> tuple[Any, Floats]:
         """The columns that were added since the last call: their entries, jobs before intervals, and their costs."""
         from scipy.sparse import csc_array
 
         first, self._passed_on = self._passed_on, len(self.patterns)
-        rows: list[NDArray[np.intp]] = []
-        values: list[Array] = []
+        rows: list[Positions] = []
+        values: list[Floats] = []
         costs: list[float] = []
         for interval, pattern in zip(self.interval[first:], self.patterns[first:], strict=True):
             length, jobs = float(self.lengths[interval]), np.flatnonzero(pattern)
@@ -234,7 +231,7 @@ class _Search:
         entries = np.concatenate([np.zeros(0), *values]), np.concatenate([np.zeros(0, dtype=np.intp), *rows]), ends
         return csc_array(entries, shape=(len(self.jobs) + len(self.lengths), len(costs))), np.array(costs)
 
-    def generate(self, work_prices: Array, interval_prices: Array) -> float:
+    def generate(self, work_prices: Floats, interval_prices: Floats) -> float:
         """Add the best pattern of each interval at these prices; returns by how much all could lower the cost."""
         N, G, cost_of_one = len(self.jobs), self.gpus, 1.0 / self.all_gpu_seconds
         # value per second of each number of GPUs, all jobs so far on so many at most
@@ -260,7 +257,7 @@ class _Search:
                 self.add(s, self._pattern(chosen, k))
         return gain
 
-    def _pattern(self, chosen: Integers, k: int) -> Integers:
+    def _pattern(self, chosen: Ints, k: int) -> Ints:
         """(N,) the best levels of the first k jobs in order."""
         pattern, left = np.zeros(len(self.jobs), dtype=np.int64), self.gpus
         for at in range(k - 1, -1, -1):
@@ -268,12 +265,12 @@ class _Search:
             left -= int(chosen[at, left])
         return pattern
 
-    def plans(self, y: Array) -> list[JobPlan]:
+    def plans(self, y: Floats) -> list[JobPlan]:
         """Plans by the parts (P,) of the intervals: each pattern after the one that is most like it."""
         before = np.array([job.held for job in self.jobs], dtype=np.int64)
         within = np.array(self.interval, dtype=np.int64)
         times: list[float] = []
-        levels: list[Integers] = []
+        levels: list[Ints] = []
         for s in range(len(self.lengths)):
             used = np.flatnonzero((within[: len(y)] == s) & (y > _SHORTEST)).tolist()
             at, end = float(self.borders[s]), float(self.borders[s + 1])

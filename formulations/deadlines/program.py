@@ -20,7 +20,7 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.columns import (
     ColumnProgram,
@@ -35,8 +35,7 @@ from formulations.columns.objectives import Terms
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats
 
 _MET = 1e-7
 """Relative: what the tolerance of solvers leaves of a job's work."""
@@ -71,8 +70,8 @@ class DeadlineProgram:
         N = len(jobs)
         self.jobs, self.gpus = jobs, gpus
         self.borders = np.array([now, *(sorted({job.deadline for job in jobs if job.deadline > now}) or [now + 1.0])])
-        self.let_in: NDArray[np.bool_] = np.broadcast_to(np.asarray(let_in, dtype=bool), N)
-        self.values: Array = np.broadcast_to(np.asarray(values, dtype=np.float64), N)
+        self.let_in: Flags = np.broadcast_to(np.asarray(let_in, dtype=bool), N)
+        self.values: Floats = np.broadcast_to(np.asarray(values, dtype=np.float64), N)
         if not (np.isfinite(self.values) & (self.values > 0)).all():
             found = self.values.tolist()
             raise InputError("deadline program", field="values", found=found, expected="finite, above 0")
@@ -103,7 +102,7 @@ class DeadlineProgram:
         rows.eliminate_zeros()
         return rows
 
-    def done(self) -> Array:
+    def done(self) -> Floats:
         """(C, S) part of its job's work that a column does in a slot."""
         columns, work = self.columns, np.array([job.work for job in self.jobs], dtype=np.float64)
         due = np.array([job.deadline for job in self.jobs])[:, None]
@@ -134,14 +133,14 @@ class MostDeadlines(Objective):
             whole=np.ones(N, dtype=bool),
         )
 
-    def met(self, x: Array) -> NDArray[np.bool_]:
+    def met(self, x: Floats) -> Flags:
         """(N,) whose work shares (C S,) do in time, but for one part in ten million."""
         done = np.ravel(self.problem.done().T) * x
         job = np.tile(self.problem.columns.job, len(self.problem.borders) - 1)
         parts = np.bincount(job, done, minlength=len(self.problem.jobs))
         return np.asarray(parts >= 1.0 - _MET)
 
-    def value(self, program: ColumnProgram, x: Array) -> float:
+    def value(self, program: ColumnProgram, x: Floats) -> float:
         """The value of those that are met."""
         del program
         return float(np.add.reduce(self.problem.values * self.met(x)))

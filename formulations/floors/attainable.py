@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
 from formulations.columns import ColumnProgram, MostFloors, solve_columns
@@ -22,9 +22,7 @@ from formulations.reference.mixed_integer import Highs, MixedProgram, RowBuilder
 from formulations.reference.stopping import StopRule
 from formulations.solving.solver import solve
 from throughputs import Configurations
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Positions
 
 _UNMET = 1e-6
 """Fraction of a floor that may be missing for it to count as attainable: what branch and bound resolves."""
@@ -43,9 +41,9 @@ class KeptFloors:
 
     kept: Flags
     dropped: Flags
-    floors: Array
+    floors: Floats
 
-    def among(self, jobs: Flags, needed: Array) -> KeptFloors:
+    def among(self, jobs: Flags, needed: Floats) -> KeptFloors:
         """The same of more jobs, of which `jobs` (N,) marks those of this set; what others need (N,) is given up."""
         kept, dropped, floors = np.zeros(len(jobs), dtype=bool), np.asarray(needed > 0), np.zeros(len(jobs))
         kept[jobs], dropped[jobs], floors[jobs] = self.kept, self.dropped, self.floors
@@ -71,11 +69,11 @@ def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | N
     types = np.flatnonzero(polytope.capacity > 0)
     every = np.arange(len(polytope.capacity))
 
-    def attainable(asked: Array) -> float:
+    def attainable(asked: Floats) -> float:
         jobs = np.flatnonzero(asked)
         return float(solve(polytope.restricted(jobs, every), MaxMin(asked[jobs])).objective)
 
-    def largest_set(asked: Array, order: NDArray[np.intp]) -> Flags:
+    def largest_set(asked: Floats, order: Positions) -> Flags:
         jobs = order[asked[order] > 0]
         part = polytope.restricted(jobs, types)
         program, goal = (
@@ -125,10 +123,10 @@ def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: 
 
 def _keep_most(
     floors: ArrayLike,
-    fastest: Array,
+    fastest: Floats,
     order: ArrayLike | None,
-    attainable: Callable[[Array], float],
-    largest_set: Callable[[Array, NDArray[np.intp]], Flags],
+    attainable: Callable[[Floats], float],
+    largest_set: Callable[[Floats, Positions], Flags],
 ) -> KeptFloors:
     """Those that can be kept together.
 
@@ -153,7 +151,7 @@ def _keep_most(
     return KeptFloors(kept, wanted & ~kept, asked * min(level, 1.0))
 
 
-def _fastest_mix(rates: Array, room: Array) -> Array:
+def _fastest_mix(rates: Floats, room: Floats) -> Floats:
     """(N,) throughput of each job when it has the cluster to itself: fastest types first until its time is used.
 
     Parameters
@@ -167,7 +165,7 @@ def _fastest_mix(rates: Array, room: Array) -> Array:
     return np.asarray((ranked * np.clip(1.0 - before, 0.0, fits)).sum(axis=1))
 
 
-def _attainable_in_pairs(polytope: PackedPolytope, floors: Array) -> float:
+def _attainable_in_pairs(polytope: PackedPolytope, floors: Floats) -> float:
     reduction = reduce(polytope, floors[:, None])
     program, f = reduction.program, floors[reduction.first]
     if program is None:
@@ -176,7 +174,7 @@ def _attainable_in_pairs(polytope: PackedPolytope, floors: Array) -> float:
     return float((u[f > 0] / f[f > 0]).min())
 
 
-def _largest_set_in_pairs(polytope: PackedPolytope, floors: Array, order: NDArray[np.intp]) -> Flags:
+def _largest_set_in_pairs(polytope: PackedPolytope, floors: Floats, order: Positions) -> Flags:
     """By branch and bound over a switch for each floor; every job with a floor is a class of its own.
 
     Columns: times alone, times beside each group of jobs (see `formulations.packed.program`), switches.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
 from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
@@ -22,9 +22,8 @@ from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution, no_jobs, packed_solution, solve_packed
 from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
+from throughputs.arrays import Floats
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 
 def maximise_packed_worth(
@@ -142,8 +141,8 @@ def _solution(
     reduction: Reduction,
     point: PackedPoint,
     figures: tuple[float, float],
-    prices: Array,
-    multipliers: Array,
+    prices: Floats,
+    multipliers: Floats,
 ) -> PackedSolution:
     """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
     shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
@@ -167,7 +166,7 @@ def _solution(
     )
 
 
-def _least_cost(program: PackedProgram, cost: Array) -> Array:
+def _least_cost(program: PackedProgram, cost: Floats) -> Floats:
     """(K,) cost of a step in the cheapest column, inf for none."""
     with np.errstate(divide="ignore"):
         alone = (cost / program.rates).min(axis=1)
@@ -175,7 +174,7 @@ def _least_cost(program: PackedProgram, cost: Array) -> Array:
     return np.asarray(program.gangs * np.minimum(alone, paired))
 
 
-def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Array) -> tuple[Reduction, Array]:
+def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Floats) -> tuple[Reduction, Floats]:
     """Classes of the jobs that agree in floors and gains, and their floors."""
     anyone = np.ones(polytope.n_jobs, dtype=bool)
     needed = checked_floors(floors, anyone, polytope.columns.jobs)
@@ -184,7 +183,7 @@ def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Array) -
     return reduction, needed[reduction.first]
 
 
-def _without_floors(polytope: PackedPolytope, cost: Array, solver: str) -> PackedSolution:
+def _without_floors(polytope: PackedPolytope, cost: Floats, solver: str) -> PackedSolution:
     """The best columns, as much of them as the cluster has room for."""
     columns = polytope.columns
     jobs = np.bincount(columns.group, minlength=len(columns.alone))

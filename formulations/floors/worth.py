@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
 from formulations.columns import ColumnProgram, ColumnSolution, Objective, Ratio, Total, solve_columns
@@ -24,9 +24,8 @@ from formulations.solving.backends import get_backend
 from formulations.solving.solver import TOLERANCE, solve
 from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 SAME_RATIO = 1e-12
 """Relative distance below which two columns have the same ratio."""
@@ -43,7 +42,7 @@ _NEGLIGIBLE_SHARE = 1e-9
 
 def maximise_worth(
     polytope: Polytope,
-    worth: Array,
+    worth: Floats,
     floors: ArrayLike | None = None,
     *,
     evenness: float = 0.0,
@@ -156,17 +155,17 @@ class _Reduced:
     """
 
     part: Polytope
-    columns: list[Array]
-    floors: Array
-    jobs: NDArray[np.intp]
-    types: NDArray[np.intp]
+    columns: list[Floats]
+    floors: Floats
+    jobs: Positions
+    types: Positions
     classes: Classes
 
-    def of_classes(self, figures: Array) -> Array:
+    def of_classes(self, figures: Floats) -> Floats:
         """(K types,) what all jobs of a class together come to in each column."""
         return np.ravel(self.part.counts[:, None] * figures)
 
-    def total(self, figures: Array, shares: Array) -> float:
+    def total(self, figures: Floats, shares: Floats) -> float:
         """The sum over all jobs."""
         return dot(self.part.counts, (figures * shares).sum(axis=1))
 
@@ -180,32 +179,32 @@ class _Reduced:
         program = ColumnProgram(columns, part.capacity, floors=self.floors, counts=part.counts)
         return solve_columns(program, goal, solver=solver)
 
-    def feasible(self, found: ColumnSolution) -> Array:
+    def feasible(self, found: ColumnSolution) -> Floats:
         """(K, types) shares without the excess that solvers leave; SolverError where they miss a floor."""
         shares = self.part.repaired(found.x.reshape(self.part.rates.shape))
         if not self.keeps(shares):
             raise SolverError("; ".join(f"{attempt.solver}: missed a floor" for attempt in found.attempts))
         return shares
 
-    def settled(self, worth: Array, found: ColumnSolution) -> bool:
+    def settled(self, worth: Floats, found: ColumnSolution) -> bool:
         """Whether prices and multipliers prove that no other shares are worth as much."""
         multipliers, prices = self.marginals(found)
         from_floors = multipliers[:, None] * self.part.rates
         held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
         return is_unique(self.part, worth + from_floors, prices, held)
 
-    def marginals(self, found: ColumnSolution) -> tuple[Array, Array]:
+    def marginals(self, found: ColumnSolution) -> tuple[Floats, Floats]:
         """(K,) multipliers of the floor of one job of each class, and prices of the types."""
         stage = found.stages[0]
         # a floor of a class is one for each of its jobs
         return np.nan_to_num(stage.multipliers) / self.part.counts, np.nan_to_num(stage.prices)
 
-    def keeps(self, shares: Array) -> bool:
+    def keeps(self, shares: Floats) -> bool:
         """Whether shares of the classes keep all floors."""
         return bool((self.part.throughput(shares) >= self.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
 
     def solution(
-        self, polytope: Polytope, found: ColumnSolution, shares: Array, value: float, worth: Array
+        self, polytope: Polytope, found: ColumnSolution, shares: Floats, value: float, worth: Floats
     ) -> Solution:
         """For all jobs; `worth` (N, M) of the columns in units of the objective prices types without GPUs."""
         N, M = polytope.rates.shape
@@ -232,7 +231,7 @@ class _Reduced:
         )
 
 
-def _reduced(polytope: Polytope, floors: ArrayLike | None, *columns: Array) -> _Reduced:
+def _reduced(polytope: Polytope, floors: ArrayLike | None, *columns: Floats) -> _Reduced:
     """Classes of the jobs that agree in rates, gang, floor and `columns` (N, M).
 
     The order of the classes depends on their content alone, so an answer does not depend on the order of the jobs.
@@ -249,7 +248,7 @@ def _reduced(polytope: Polytope, floors: ArrayLike | None, *columns: Array) -> _
     return _Reduced(part, [table[np.ix_(first, types)] for table in columns], needed[first], jobs, types, classes)
 
 
-def checked_floors(floors: ArrayLike | None, able: NDArray[np.bool_], labels: Sequence[Hashable]) -> Array:
+def checked_floors(floors: ArrayLike | None, able: Flags, labels: Sequence[Hashable]) -> Floats:
     """(N,) throughput that each job has to keep, 0 where `floors` is None.
 
     Raises
@@ -266,7 +265,7 @@ def checked_floors(floors: ArrayLike | None, able: NDArray[np.bool_], labels: Se
     return needed
 
 
-def _with_absent_types(polytope: Polytope, worth: Array, multipliers: Array, prices: Array) -> Array:
+def _with_absent_types(polytope: Polytope, worth: Floats, multipliers: Floats, prices: Floats) -> Floats:
     """`prices` (M,) completed by those of types without GPUs, where columns are of `worth` (N, M)."""
     if (polytope.capacity > 0).all():
         return prices
@@ -274,7 +273,7 @@ def _with_absent_types(polytope: Polytope, worth: Array, multipliers: Array, pri
     return with_absent_types(earned, polytope.scale_factors, prices, polytope.capacity)
 
 
-def _evened(reduced: _Reduced, worth: Array, best: Array, evenness: float) -> Array:
+def _evened(reduced: _Reduced, worth: Floats, best: Floats, evenness: float) -> Floats:
     """The same worth to e/2 with shares as even as possible; those at hand where that is not found."""
     part, value = reduced.part, reduced.total(worth, best)
     most = np.abs(worth).max(axis=1, initial=0.0)
@@ -294,7 +293,7 @@ def _evened(reduced: _Reduced, worth: Array, best: Array, evenness: float) -> Ar
     return best
 
 
-def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str) -> Solution:
+def _without_floors(polytope: Polytope, gains: Floats, cost: Floats, solver: str) -> Solution:
     """The best columns, as much of them as the cluster has room for."""
     worth = gains[:, None] * polytope.rates
     usable = np.where(polytope.capacity > 0, worth / cost, 0.0)
@@ -313,7 +312,7 @@ def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str) 
 S = TypeVar("S", bound=Solution)
 
 
-def with_ratio(filled: S, value: float, most: float, served: NDArray[np.bool_], better: NDArray[np.bool_]) -> S:
+def with_ratio(filled: S, value: float, most: float, served: Flags, better: Flags) -> S:
     """The solution that runs nothing but the best columns, with its ratio `value` as objective; none exceeds `most`.
 
     Parameters

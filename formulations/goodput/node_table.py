@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.goodput.pollux_nodes import NodeProgram
 from throughputs import InputError
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 
 class NodeTable:
@@ -30,7 +27,7 @@ class NodeTable:
     most : (N + 1,) GPUs of the largest column of each job; of N, which stands for none, any number.
     """
 
-    def __init__(self, program: NodeProgram, worth: Array | None = None) -> None:
+    def __init__(self, program: NodeProgram, worth: Floats | None = None) -> None:
         ways, N, n, g = program.ways, program.ways.n_jobs, program.n_nodes, program.gpus_per_node
         worth = program.speedup if worth is None else np.asarray(worth, dtype=np.float64)
         if worth.shape != program.speedup.shape:
@@ -61,7 +58,7 @@ class NodeTable:
         self._held_terms = program.mean.terms(program.held_speedup)
         self.held = self.on_gpus(program.held)
 
-    def on_gpus(self, gpus: Whole) -> Whole:
+    def on_gpus(self, gpus: Ints) -> Ints:
         """(n, g) the job on each GPU, N for none, from GPUs by job and node (N, n)."""
         free = self.gpus_per_node - gpus.sum(axis=0)
         if (free < 0).any():
@@ -71,7 +68,7 @@ class NodeTable:
         jobs = np.tile(np.arange(self.n_jobs + 1), (self.n_nodes, 1))
         return np.repeat(jobs.ravel(), counts.ravel()).reshape(self.n_nodes, self.gpus_per_node)
 
-    def scores(self, members: Whole, second: Literal["utility", "nodes"]) -> Array:
+    def scores(self, members: Ints, second: Literal["utility", "nodes"]) -> Floats:
         """(P, 2) the sum that fitness rises with, and the second figure, of members (P, n, g); the more the better."""
         P, (N, n, g) = len(members), (self.n_jobs, self.n_nodes, self.gpus_per_node)
         places = np.arange(g)
@@ -81,7 +78,7 @@ class NodeTable:
         row = members + np.arange(P)[:, None, None] * (N + 1)
         as_held = nth < self._base[np.arange(n)[:, None], members]
 
-        def counted(chosen: Whole) -> Whole:
+        def counted(chosen: Ints) -> Ints:
             return np.bincount(chosen, minlength=P * (N + 1)).reshape(P, N + 1)[:, :N]
 
         total, spread, same = counted(row.ravel()), counted(row[starts]), counted(row[as_held])
@@ -97,7 +94,7 @@ class NodeTable:
             score[:, 1] = worth / np.maximum(used * g, 1)
         return score
 
-    def matrix(self, member: Whole) -> Whole:
+    def matrix(self, member: Ints) -> Ints:
         """(N, n) GPUs by job and node of one member, without those that a job would leave idle."""
         N, n = self.n_jobs, self.n_nodes
         key = member + np.arange(n)[:, None] * (N + 1)

@@ -8,17 +8,15 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
+from throughputs.arrays import Ints
 
 
-def marginal_gains(remaining_seconds: ArrayLike, gpus: int, *, single_steps: bool = False) -> Whole:
+def marginal_gains(remaining_seconds: ArrayLike, gpus: int, *, single_steps: bool = False) -> Ints:
     """(N,) GPUs: the fewest that it can use for each job in order, where there are so many, and then for whom they save
     the most time.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
+from throughputs.arrays import Floats
 from throughputs.numerics import exp, log, power
-
-Array = NDArray[np.float64]
 
 LARGEST_POWER = 10
 """Beyond it, powers of speedups are too far apart for a solver to tell the smaller ones."""
@@ -43,7 +42,7 @@ class PowerMean:
         if not 0 < self.least < np.inf:
             raise InputError(_SOURCE, field="least", found=self.least, expected="above 0")
 
-    def terms(self, speedup: ArrayLike) -> Array:
+    def terms(self, speedup: ArrayLike) -> Floats:
         """What each speedup adds to a sum that is to be large: the mean rises with it."""
         raised = np.asarray(speedup, dtype=np.float64) + self.least
         if self.power == 0:
@@ -81,7 +80,7 @@ class Selection:
     bound: float
 
     @property
-    def x(self) -> Array:
+    def x(self) -> Floats:
         """(C,) the columns that are chosen."""
         return self.solution.x
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.solution import SolverError
 from formulations.goodput.pollux import PowerMean
 from formulations.reference.mixed_integer import Highs, RowBuilder
 from formulations.reference.stopping import StopRule
 from throughputs import Configurations, InputError
+from throughputs.arrays import Floats, Ints
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 _SOURCE = "program on nodes"
 
 
@@ -35,12 +33,12 @@ class NodeProgram:
     """
 
     ways: Configurations
-    nodes: Whole
-    speedup: Array
+    nodes: Ints
+    speedup: Floats
     n_nodes: int
     gpus_per_node: int
-    held: Whole
-    held_speedup: Array
+    held: Ints
+    held_speedup: Floats
     mean: PowerMean = field(default_factory=PowerMean)
 
     def __post_init__(self) -> None:
@@ -56,7 +54,7 @@ class NodeProgram:
             expected = f"GPUs on 1 to {self.n_nodes} nodes of {self.gpus_per_node}"
             raise InputError(_SOURCE, field="nodes", found=self.nodes.tolist(), expected=expected)
 
-    def fitness(self, gpus: Whole) -> float:
+    def fitness(self, gpus: Ints) -> float:
         """The mean for `gpus` (N, n) of jobs on nodes; InputError where a job has no such column."""
         speedups = np.zeros(len(gpus))
         spread, total = (gpus > 0).sum(axis=1), gpus.sum(axis=1)
@@ -84,7 +82,7 @@ class NodeSelection:
     solver : what answered.
     """
 
-    gpus: Whole
+    gpus: Ints
     fitness: float
     bound: float
     status: str
@@ -97,7 +95,7 @@ class NodeSelection:
 
 
 def solve_on_nodes(
-    program: NodeProgram, *, seconds: float = np.inf, tolerance: float = 1e-6, start: Whole | None = None
+    program: NodeProgram, *, seconds: float = np.inf, tolerance: float = 1e-6, start: Ints | None = None
 ) -> NodeSelection:
     """The largest power mean, by branch and bound in HiGHS::
 
@@ -176,7 +174,7 @@ class _Model:
         )
         self.on_nodes = slice(C + N, C + N + N * n)
 
-    def point(self, program: NodeProgram, gpus: Whole) -> Array:
+    def point(self, program: NodeProgram, gpus: Ints) -> Floats:
         """The variables of GPUs on nodes (N, n)."""
         ways = program.ways
         spread, total = (gpus > 0).sum(axis=1), gpus.sum(axis=1)

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.goodput.node_table import NodeTable
 from formulations.goodput.pollux_nodes import NodeProgram
 from throughputs import InputError
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Whole = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints, Positions
 
 _SOURCE = "genetic search"
 
@@ -69,9 +65,9 @@ class Searched:
     population : (P, n, g) the job on each GPU, N for none, of all members; the next search may start from them.
     """
 
-    gpus: Whole
+    gpus: Ints
     fitness: float
-    population: Whole
+    population: Ints
 
 
 def search_on_nodes(
@@ -79,8 +75,8 @@ def search_on_nodes(
     rng: np.random.Generator,
     search: GeneticSearch | None = None,
     *,
-    population: Whole | None = None,
-    without_restarts: Array | None = None,
+    population: Ints | None = None,
+    without_restarts: Floats | None = None,
 ) -> Searched:
     """Look for the largest power mean of a `NodeProgram` among a population that breeds (NSGA-II).
 
@@ -132,7 +128,7 @@ def search_on_nodes(
     return Searched(gpus, program.fitness(gpus), members)
 
 
-def _chosen(table: NodeTable, members: Whole, score: Array, search: GeneticSearch) -> int:
+def _chosen(table: NodeTable, members: Ints, score: Floats, search: GeneticSearch) -> int:
     """The member that is taken."""
     if search.second == "utility":
         return int(score[:, 0].argmax())
@@ -149,7 +145,7 @@ class _Breed:
         self.table, self.rng = table, rng
         self.nobody = table.n_jobs
 
-    def children(self, members: Whole, front: Whole, crowding: Array, count: int) -> Whole:
+    def children(self, members: Ints, front: Ints, crowding: Floats, count: int) -> Ints:
         """(count, n, g) children of parents that win a tournament of two."""
         half = -(-count // 2)
         drawn = self.rng.integers(len(members), size=(4 * half, 2))
@@ -163,7 +159,7 @@ class _Breed:
         )
         return self.mended(self._mutated(crossed[:count]))
 
-    def _mutated(self, members: Whole) -> Whole:
+    def _mutated(self, members: Ints) -> Ints:
         """(P, n, W) members whose rows have changed, not yet mended."""
         P, n, _ = members.shape
         N, g, rng = self.nobody, self.table.gpus_per_node, self.rng
@@ -195,7 +191,7 @@ class _Breed:
             gains.append(np.where(gained, job[..., None], N))
         return np.concatenate([members, *gains], axis=-1)
 
-    def mended(self, members: Whole) -> Whole:
+    def mended(self, members: Ints) -> Ints:
         """(P, n, g) allowed members from (P, n, W) any."""
         N, table = self.nobody, self.table
         members = np.sort(members, axis=-1)
@@ -219,20 +215,20 @@ class _Breed:
         return np.sort(members, axis=-1)[..., : table.gpus_per_node]
 
 
-def _starts(members: Whole) -> Flags:
+def _starts(members: Ints) -> Flags:
     """Where a job stands for the first time on its node."""
     starts = np.ones(members.shape, dtype=np.bool_)
     starts[..., 1:] = members[..., 1:] != members[..., :-1]
     return starts
 
 
-def _first_of_run(members: Whole) -> Whole:
+def _first_of_run(members: Ints) -> Ints:
     """(P, n, W) position at which the job of each GPU stands for the first time on the node."""
     places = np.where(_starts(members), np.arange(members.shape[-1]), 0)
     return np.asarray(np.maximum.accumulate(places, axis=-1))
 
 
-def _different(members: Whole) -> NDArray[np.intp]:
+def _different(members: Ints) -> Positions:
     """Positions of members without those that are the same as an earlier one."""
     seen: dict[bytes, int] = {}
     for i, member in enumerate(members):
@@ -240,7 +236,7 @@ def _different(members: Whole) -> NDArray[np.intp]:
     return np.fromiter(seen.values(), dtype=np.intp, count=len(seen))
 
 
-def _ranks(score: Array) -> tuple[Whole, Array]:
+def _ranks(score: Floats) -> tuple[Ints, Floats]:
     """(P,) front of each member, 0 for those that nobody beats in both regards, and its distance to its neighbours."""
     P = len(score)
     front = np.empty(P, dtype=np.int64)

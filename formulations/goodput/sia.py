@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.columns import ColumnProgram, ColumnSolution, Stage, Total, solve_columns
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import power
 
-Array = NDArray[np.float64]
 _SOURCE = "Sia's program"
 
 
-def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Array:
+def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Floats:
     """(C,) goodput of each column in multiples of the least of its job, which counts as many as it has `units`.
 
     So a job that gains nothing from GPUs beyond its least has 1 everywhere, and goodputs of different models, in
@@ -71,7 +71,7 @@ class SiaProgram:
     """
 
     ways: Configurations
-    goodput: Array
+    goodput: Floats
     capacity: ArrayLike
     power: float = -0.5
     penalty: float = 1.1
@@ -82,7 +82,7 @@ class SiaProgram:
     decimals: int | None = None
     most_cost: float = np.inf
     ties: ArrayLike = 0.0
-    costs: Array = field(init=False)
+    costs: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         N = self.ways.n_jobs
@@ -102,7 +102,7 @@ class SiaProgram:
             raise InputError(_SOURCE, field="pinned", found="a job without a column", expected="jobs that hold one")
         object.__setattr__(self, "costs", self._costs(goodput, held, holds))
 
-    def _costs(self, goodput: Array, held: NDArray[np.int64], holds: NDArray[np.int64]) -> Array:
+    def _costs(self, goodput: Floats, held: Ints, holds: Ints) -> Floats:
         left = np.where(held >= 0, np.asarray(self.restart), 1.0)[self.ways.job]
         left[held[holds]] = 1.0
         # nothing of its goodput is left to a job that restarts as often as it runs
@@ -118,12 +118,12 @@ class SiaProgram:
         return self.power > 0
 
     @property
-    def values(self) -> Array:
+    def values(self) -> Floats:
         """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w (A + lambda)`` of a sum to be large."""
         gains = self.costs + self.penalty if self.maximises else self.penalty - self.costs
         return np.asarray(np.asarray(self.weights)[self.ways.job] * gains)
 
-    def objective(self, x: Array) -> float:
+    def objective(self, x: Floats) -> float:
         """The sum above at a choice `x` (C,)."""
         total = float(np.add.reduce(self.values * x))
         nothing = self.penalty * float(np.add.reduce(np.asarray(self.weights)))

@@ -22,12 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.interior_point.newton_system import Direction, NewtonSystem, Residuals
+from throughputs.arrays import Floats
 from throughputs.numerics import dot, einsum, matmul
-
-Array = NDArray[np.float64]
 
 _MOST_ITERATIONS = 250
 """Iterations after which the best iterate so far is the answer."""
@@ -59,26 +57,26 @@ class StructuredProgram:
     `budgets` B (K,), positive, weigh the logarithms of the throughputs; slopes and floors are then None.
     """
 
-    rates: Array
-    scale_factors: Array
-    counts: Array
-    capacity: Array
-    slopes: Array | None = None
-    floors: Array | None = None
-    gains: Array | None = None
-    curvature: Array | None = None
-    start: Array | None = None
-    drift: Array | None = None
-    budgets: Array | None = None
+    rates: Floats
+    scale_factors: Floats
+    counts: Floats
+    capacity: Floats
+    slopes: Floats | None = None
+    floors: Floats | None = None
+    gains: Floats | None = None
+    curvature: Floats | None = None
+    start: Floats | None = None
+    drift: Floats | None = None
+    budgets: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class InteriorPoint:
     """Last iterate: shares (M, K), multipliers of demands or throughputs (K,), prices (M,) and the level t."""
 
-    shares: Array
-    demand_multipliers: Array
-    prices: Array
+    shares: Floats
+    demand_multipliers: Floats
+    prices: Floats
     iterations: int
     level: float = 0.0
 
@@ -101,7 +99,7 @@ def solve_structured(program: StructuredProgram, tolerance: float = 1e-10) -> In
 _sum = np.add.reduce
 
 
-def _total(values: Array, counts: Array) -> float:
+def _total(values: Floats, counts: Floats) -> float:
     """Sum over the rows of `values` (rows, K), each class as often as it counts (K,)."""
     return float(einsum("ik,k->", values, counts))
 
@@ -328,13 +326,13 @@ class _Iteration:
                 break
         return self._move(primal, dual, step, dS)
 
-    def _lengths(self, step: Direction, dS: Array, share: float) -> tuple[float, float]:
+    def _lengths(self, step: Direction, dS: Floats, share: float) -> tuple[float, float]:
         """Largest primal and dual steps up to 1 that keep `share` of the way to the boundary."""
         primal = -min(float((step.X * self.system.over_X).min()), float((step.z / self.z).min()), -1e-300)
         dual = -min(float((dS / self.S).min()), float((step.p / self.p).min()), -1e-300)
         return min(1.0, share / primal), min(1.0, share / dual)
 
-    def _move(self, primal: float, dual: float, step: Direction, dS: Array) -> bool:
+    def _move(self, primal: float, dual: float, step: Direction, dS: Floats) -> bool:
         if not np.isfinite(primal + dual):
             return False
         step.X *= primal

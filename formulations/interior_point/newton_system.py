@@ -11,8 +11,8 @@ from functools import cache
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Positions
 from throughputs.numerics import einsum, matmul
 from throughputs.numerics.systems import Factors
 
@@ -29,11 +29,11 @@ class Pairs:
     without : (M, pairs) ``without[j]`` sums over the pairs without j.
     """
 
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    diagonal: NDArray[np.intp]
-    others: NDArray[np.float64]
-    without: NDArray[np.float64]
+    first: Positions
+    second: Positions
+    diagonal: Positions
+    others: Floats
+    without: Floats
 
 
 @cache
@@ -50,8 +50,6 @@ def pairs_of(M: int) -> Pairs:
     )
 
 
-Array = NDArray[np.float64]
-
 # The ufunc itself: at tens of classes the method's wrapper costs as much as the sum.
 _sum = np.add.reduce
 
@@ -60,10 +58,10 @@ _sum = np.add.reduce
 class Residuals:
     """What is left of the equations: `dual` (M, K), `demand` (K,), `time` (K,), `capacity` (M,), `level`."""
 
-    dual: Array
-    demand: Array
-    time: Array
-    capacity: Array
+    dual: Floats
+    demand: Floats
+    time: Floats
+    capacity: Floats
     level: float
 
 
@@ -71,11 +69,11 @@ class Residuals:
 class Direction:
     """A step: of X (rows, K), of lambda (K,), of -m (K,), of z (M,), p (M,) and t."""
 
-    X: Array
-    multipliers: Array
-    time: Array
-    z: Array
-    p: Array
+    X: Floats
+    multipliers: Floats
+    time: Floats
+    z: Floats
+    p: Floats
     t: float
 
 
@@ -93,13 +91,13 @@ class NewtonSystem:
 
     def __init__(
         self,
-        rates: Array,
-        scale_factors: Array,
-        counts: Array,
+        rates: Floats,
+        scale_factors: Floats,
+        counts: Floats,
         *,
-        slope: Array | None,
-        drift: Array,
-        curvature: Array | None,
+        slope: Floats | None,
+        drift: Floats,
+        curvature: Floats | None,
         has_demand: bool,
     ) -> None:
         self.A, self.s, self.n, self.M = rates, scale_factors, counts, len(rates)
@@ -113,7 +111,7 @@ class NewtonSystem:
             # cross[pair, l] = (a_j - a_l)(a_k - a_l); zero for l in the pair
             self.cross = (first[:, None, :] - rates[None]) * (second[:, None, :] - rates[None])
 
-    def factor(self, X: Array, S: Array, z: Array, p: Array) -> None:
+    def factor(self, X: Floats, S: Floats, z: Floats, p: Floats) -> None:
         """Blocks of the jobs and the common (M + 1) x (M + 1) system at a point."""
         M, A, pairs = self.M, self.A, self.pairs
         self.over_X = 1.0 / X
@@ -157,7 +155,7 @@ class NewtonSystem:
         both *= mixed
         self._factor_prices(both, alone, over_det)
 
-    def _factor_prices(self, both: Array, alone: Array, over_det: Array) -> None:
+    def _factor_prices(self, both: Floats, alone: Floats, over_det: Floats) -> None:
         M, n, d, pairs = self.M, self.n, self.d, self.pairs
         weight = self.ns * self.s * over_det
         off = -matmul(both, weight)
@@ -187,7 +185,7 @@ class NewtonSystem:
             G[M, M] = _sum(self.to_level[1] * self.slope)
         self.factors = Factors(G)
 
-    def towards(self, left: Residuals, e: Array, ez: Array) -> Direction:
+    def towards(self, left: Residuals, e: Floats, ez: Floats) -> Direction:
         """Newton's direction for complementarity targets `e` over X, and `ez` over z."""
         M, A, d = self.M, self.A, self.d
         g0 = e[:M] - left.dual
@@ -239,7 +237,7 @@ class NewtonSystem:
         dX[M] *= self.slack
         return Direction(dX, d_lambda, omega, self.zp * (ez - dp), dp, dt)
 
-    def of_duals(self, e: Array, step: Direction) -> Array:
+    def of_duals(self, e: Floats, step: Direction) -> Floats:
         """(rows, K) the step of S that goes with one of X."""
         M = self.M
         dS = np.empty_like(e)

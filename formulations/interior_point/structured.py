@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 _PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
@@ -70,7 +68,7 @@ class _Structured(_WithEngine):
         return solve_for_logs(self.polytope, objective.budgets)
 
 
-def solve_for_logs(polytope: Polytope, budgets: Array, precision: float = _PRECISION) -> Answer:
+def solve_for_logs(polytope: Polytope, budgets: Floats, precision: float = _PRECISION) -> Answer:
     """Maximise ``sum_i n_i B_i log u_i``."""
     fastest = polytope.fastest
     return _answer(fastest, solve_structured(_program(polytope, fastest, budgets=budgets), precision))
@@ -113,7 +111,7 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, f
     return Answer(best.shares, proof.multipliers, proof.prices, iterations)
 
 
-def _solve_max_min(polytope: Polytope, weights: Array, precision: float, engine: Engine) -> Answer:
+def _solve_max_min(polytope: Polytope, weights: Floats, precision: float, engine: Engine) -> Answer:
     """``max t, u_k >= w_k t``; rates and the level are scaled to be near 1."""
     fastest = polytope.fastest
     slopes = weights / fastest
@@ -122,11 +120,11 @@ def _solve_max_min(polytope: Polytope, weights: Array, precision: float, engine:
 
 def solve_with_floors(
     polytope: Polytope,
-    gains: Array | None,
-    floors: Array | None,
-    curvature: float | Array,
+    gains: Floats | None,
+    floors: Floats | None,
+    curvature: float | Floats,
     *,
-    start: Array | None = None,
+    start: Floats | None = None,
     precision: float = _PRECISION,
     engine: Engine = solve_structured,
 ) -> Answer:
@@ -160,7 +158,7 @@ def solve_with_floors(
     return _answer(fastest, engine(program, precision))
 
 
-def _program(polytope: Polytope, fastest: Array, **parts: Array | None) -> StructuredProgram:
+def _program(polytope: Polytope, fastest: Floats, **parts: Floats | None) -> StructuredProgram:
     """The program by types, throughput in units of each job's fastest."""
     return StructuredProgram(
         rates=np.ascontiguousarray((polytope.rates / fastest[:, None]).T),
@@ -171,7 +169,7 @@ def _program(polytope: Polytope, fastest: Array, **parts: Array | None) -> Struc
     )
 
 
-def _answer(fastest: Array, point: InteriorPoint) -> Answer:
+def _answer(fastest: Floats, point: InteriorPoint) -> Answer:
     """Back in the units of the jobs."""
     shares = np.ascontiguousarray(point.shares.T)
     return Answer(shares, point.demand_multipliers / fastest, point.prices, point.iterations)

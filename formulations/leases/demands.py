@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.leases.program import Integers, LeaseProgram
+from formulations.leases.program import LeaseProgram
 from formulations.leases.written import keep_bonus
-from formulations.reference.mixed_integer import Array, MixedProgram, RowBuilder
+from formulations.reference.mixed_integer import MixedProgram, RowBuilder
+from throughputs.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +39,11 @@ class Demands:
 
     program: LeaseProgram
     mixed: MixedProgram
-    options: Integers
-    widths: Integers
+    options: Ints
+    widths: Ints
     keep: float
 
-    def read(self, columns: Array) -> tuple[Integers, int]:
+    def read(self, columns: Floats) -> tuple[Ints, int]:
         """Options (J,) and GPUs of slot 0 of an answer."""
         P = len(self.options)
         option = np.full(self.program.n_jobs, -1, dtype=np.int64)
@@ -51,7 +52,7 @@ class Demands:
         option[self.program.job[chosen]] = chosen
         return option, int((self.widths * np.rint(columns[P:]).astype(np.int64)).sum())
 
-    def fewest_early_gangs(self, columns: Array) -> MixedProgram:
+    def fewest_early_gangs(self, columns: Floats) -> MixedProgram:
         """The program of fewest gangs before the last deadline of their jobs, of answers as good as `columns`.
 
         What demands do not see is how gangs fit beside each other: the later they may run, the easier that is.
@@ -110,7 +111,7 @@ def demands(program: LeaseProgram, *, may_drop: bool = False) -> Demands:
     return Demands(program, mixed, options, widths, keep_bonus(program) if may_drop else 0.0)
 
 
-def first_slot(program: LeaseProgram, option: Integers, first_gpus: int) -> MixedProgram | None:
+def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedProgram | None:
     """The program of least ranks in slot 0 with options (J,) and the GPUs of slot 0 held: columns (J,), who runs there.
 
     What a job has not done in slot 0 is asked of the slots that follow. None where it cannot be done.
@@ -138,14 +139,14 @@ def first_slot(program: LeaseProgram, option: Integers, first_gpus: int) -> Mixe
     return rows.program(program.ranks(option).astype(np.float64), lower, upper, np.ones(J, dtype=np.bool_))
 
 
-def _asked(needed: Integers, due: Integers, n_slots: int) -> Integers:
+def _asked(needed: Ints, due: Ints, n_slots: int) -> Ints:
     """(R, T) leases that are among the first 1 to T slots in any case."""
     slots = np.arange(1, n_slots + 1)
-    asked: Integers = np.clip(needed[:, None] - np.maximum(due[:, None] - slots, 0), 0, slots)
+    asked: Ints = np.clip(needed[:, None] - np.maximum(due[:, None] - slots, 0), 0, slots)
     return asked
 
 
-def _gangs(program: LeaseProgram, jobs: Integers) -> Iterator[tuple[int, Integers]]:
+def _gangs(program: LeaseProgram, jobs: Ints) -> Iterator[tuple[int, Ints]]:
     """For each width w, the whole w-fold gangs in a gang of some jobs; 0 for those that are narrower."""
     for width in np.unique(program.gpus).tolist():
         yield width, program.gpus[jobs] // width

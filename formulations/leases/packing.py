@@ -8,18 +8,18 @@ fails does not prove that none exists.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from formulations.leases.program import Array, Integers, LeaseProgram
+from formulations.leases.program import LeaseProgram
+from throughputs.arrays import Flags, Floats, Ints
 
 
-def latest_slots(free: Integers, gpus: int, needed: int, deadline: int) -> Integers | None:
+def latest_slots(free: Ints, gpus: int, needed: int, deadline: int) -> Ints | None:
     """The `needed` latest of the first `deadline` slots with `gpus` GPUs free, ascending; None: too few have them."""
     room = np.flatnonzero(free[: max(deadline, 0)] >= gpus)
     return room[len(room) - needed :] if len(room) >= needed else None
 
 
-def packs(free: Integers, gpus: Integers, needed: Integers, deadline: Integers, job: Integers) -> bool:
+def packs(free: Ints, gpus: Ints, needed: Ints, deadline: Ints, job: Ints) -> bool:
     """Whether all jobs find room: wide ones first, then those with the least slack, then those due last.
 
     Parameters
@@ -41,7 +41,7 @@ def packs(free: Integers, gpus: Integers, needed: Integers, deadline: Integers, 
     return True
 
 
-def greedy_choice(program: LeaseProgram) -> tuple[Integers, NDArray[np.bool_]]:
+def greedy_choice(program: LeaseProgram) -> tuple[Ints, Flags]:
     """Options (J,), -1 for a job that found no room, and the schedule (J, T).
 
     Options in the order of value, then wide ones, then those with the least slack, then those due last; the first one
@@ -64,7 +64,7 @@ def greedy_choice(program: LeaseProgram) -> tuple[Integers, NDArray[np.bool_]]:
     return option, schedule
 
 
-def slot_by_slot(program: LeaseProgram, option: Integers, first: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def slot_by_slot(program: LeaseProgram, option: Ints, first: Flags) -> Flags | None:
     """A schedule (J, T) for options (J,) whose slot 0 is given (J,); None where these rules find none.
 
     The other slots are filled from the last one on. Jobs that need every slot that is left come first, and then those
@@ -85,9 +85,7 @@ def slot_by_slot(program: LeaseProgram, option: Integers, first: NDArray[np.bool
     return None
 
 
-def _filled_backwards(
-    program: LeaseProgram, left: Integers, due: Integers, *, wide_first: bool
-) -> NDArray[np.bool_] | None:
+def _filled_backwards(program: LeaseProgram, left: Ints, due: Ints, *, wide_first: bool) -> Flags | None:
     """Slots after the first for so many leases (J,) of each job."""
     gpus = program.gpus
     schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
@@ -111,5 +109,5 @@ def _filled_backwards(
     return None if left.any() else schedule
 
 
-def _negative(values: Array) -> Array:
+def _negative(values: Floats) -> Floats:
     return -np.asarray(values, dtype=np.float64)

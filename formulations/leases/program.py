@@ -20,12 +20,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from throughputs import InputError
-
-Integers = NDArray[np.int64]
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats, Ints
 
 SIGNS: Final = {"minimize": -1.0, "maximize": 1.0, "random": 0.0}
 """sigma: what the first lease's GPUs count, by name of the objective."""
@@ -55,12 +52,12 @@ class LeaseProgram:
         A column of the wrong length, or an impossible number.
     """
 
-    gpus: Integers
-    needed: Integers
-    job: Integers
-    deadline: Integers
-    value: Array
-    capacity: Integers
+    gpus: Ints
+    needed: Ints
+    job: Ints
+    deadline: Ints
+    value: Floats
+    capacity: Ints
     objective: str = "minimize"
 
     def __post_init__(self) -> None:
@@ -99,27 +96,27 @@ class LeaseProgram:
         return SIGNS[self.objective] / max(float(self.capacity.max(initial=1)), 1.0)
 
     @property
-    def option_values(self) -> Array:
+    def option_values(self) -> Floats:
         """(R,) what each option counts in the objective."""
         if self.objective != "random":
             return self.value
         return np.where(np.arange(len(self.value)) == 0, self.value, 0.0)
 
     @property
-    def possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> Flags:
         """(R,) options whose deadline leaves as many slots as the job needs, with room for its GPUs alone."""
         room = self.capacity[None, :] >= self.gpus[:, None]
         before = np.concatenate([np.zeros((self.n_jobs, 1), dtype=np.int64), room.cumsum(axis=1)], axis=1)
         slots = np.clip(self.deadline, 0, self.n_slots)
         return np.asarray(before[self.job, slots] >= self.needed[self.job])
 
-    def worth(self, option: Integers, schedule: NDArray[np.bool_]) -> tuple[float, int]:
+    def worth(self, option: Ints, schedule: Flags) -> tuple[float, int]:
         """Value of the options (J,) (-1: none) and GPUs of slot 0 of a schedule (J, T)."""
         chosen = option[option >= 0]
         first = schedule[:, 0] if self.n_slots else np.zeros(self.n_jobs, dtype=np.bool_)
         return float(self.option_values[chosen].sum()), int(self.gpus[first].sum())
 
-    def ranks(self, option: Integers) -> Integers:
+    def ranks(self, option: Ints) -> Ints:
         """(J,) how urgent each job is with its option (J,), 0 first.
 
         By least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of jobs.
@@ -129,7 +126,7 @@ class LeaseProgram:
         ranks[np.lexsort((-self.needed, -self.gpus, slack))] = np.arange(self.n_jobs)
         return ranks
 
-    def check(self, option: Integers, schedule: NDArray[np.bool_]) -> str:
+    def check(self, option: Ints, schedule: Flags) -> str:
         """What is wrong with a choice and a schedule; empty for nothing."""
         taken = option >= 0
         if (self.job[option[taken]] != np.flatnonzero(taken)).any():

@@ -7,15 +7,15 @@ from time import perf_counter
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.leases.demands import demands, first_slot
 from formulations.leases.packing import greedy_choice, slot_by_slot
-from formulations.leases.program import Array, Integers, LeaseProgram
+from formulations.leases.program import LeaseProgram
 from formulations.leases.written import Statement, state
 from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 
 METHODS: Final = ("highs", "cbc", "greedy")
 TIE_BREAKS: Final = ("urgent", "solver")
@@ -47,8 +47,8 @@ class LeaseSolution:
     seconds : time for everything.
     """
 
-    option: Integers
-    schedule: NDArray[np.bool_]
+    option: Ints
+    schedule: Flags
     value: float
     first_gpus: int
     objective: float
@@ -60,7 +60,7 @@ class LeaseSolution:
     seconds: float
 
     @property
-    def dropped(self) -> Integers:
+    def dropped(self) -> Ints:
         """Positions of the jobs that no schedule with the others was found for."""
         return np.flatnonzero(self.option < 0)
 
@@ -107,7 +107,7 @@ def solve_leases(
     return _Search(program, method, relative_gap, started, time_limit_seconds, ranks=tie_break == "urgent").run()
 
 
-_Schedule = tuple[Integers, NDArray[np.bool_]]
+_Schedule = tuple[Ints, Flags]
 
 
 class _Search:
@@ -180,7 +180,7 @@ class _Search:
             return found, False
         return (found if found is not None and self._proven(found) else None), False
 
-    def _by_slots(self, option: Integers, first_gpus: int) -> _Schedule | None:
+    def _by_slots(self, option: Ints, first_gpus: int) -> _Schedule | None:
         """A schedule by rule, once demands say who is to run in slot 0; None where the rule finds none."""
         asked = first_slot(self.program, option, first_gpus)
         columns = None if asked is None else self._optimise(asked, presolve=False).columns
@@ -189,7 +189,7 @@ class _Search:
         schedule = slot_by_slot(self.program, option, columns > 0.5)
         return None if schedule is None or self.program.check(option, schedule) else (option, schedule)
 
-    def _note_bound(self, answer: LinearAnswer, keep: float, option: Integers) -> None:
+    def _note_bound(self, answer: LinearAnswer, keep: float, option: Ints) -> None:
         """Take over a bound on the objective of schedules that keep as many jobs as `option`."""
         self.bound = min(self.bound, -answer.bound - keep * int((option >= 0).sum()))
 
@@ -235,7 +235,7 @@ class _Search:
         return answer
 
 
-def _is_whole(columns: Array) -> bool:
+def _is_whole(columns: Floats) -> bool:
     return bool(np.abs(columns - np.rint(columns)).max(initial=0.0) <= _WHOLE)
 
 
@@ -245,8 +245,8 @@ def _objective(program: LeaseProgram, value: float, first_gpus: int) -> float:
 
 def _solution(
     program: LeaseProgram,
-    option: Integers,
-    schedule: NDArray[np.bool_],
+    option: Ints,
+    schedule: Flags,
     bound: float,
     status: str,
     method: str,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from formulations.leases.program import Array, Integers, LeaseProgram
+from formulations.leases.program import LeaseProgram
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder
+from throughputs.arrays import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Statement:
 
     program: LeaseProgram
     mixed: MixedProgram
-    job: Integers
-    slot: Integers
-    options: Integers
+    job: Ints
+    slot: Ints
+    options: Ints
     keep: float
 
     @property
@@ -40,7 +40,7 @@ class Statement:
         """The same with all columns whole."""
         return replace(self.mixed, whole=np.ones(len(self.mixed.cost), dtype=np.bool_))
 
-    def read(self, columns: Array) -> tuple[Integers, NDArray[np.bool_]]:
+    def read(self, columns: Floats) -> tuple[Ints, Flags]:
         """Options (J,) and schedule (J, T) of an answer."""
         program, X = self.program, len(self.job)
         option = np.full(program.n_jobs, -1, dtype=np.int64)
@@ -51,14 +51,14 @@ class Statement:
         schedule[self.job[runs], self.slot[runs]] = True
         return option, schedule
 
-    def near(self, option: Integers) -> Statement:
+    def near(self, option: Ints) -> Statement:
         """The same with two options of each job at most: the one of `option` (J,), and the next one."""
         chosen = option[self.program.job[self.options]]
         upper = self.mixed.upper.copy()
         upper[len(self.job) :] = (self.options >= chosen) & (self.options <= chosen + 1)
         return replace(self, mixed=replace(self.mixed, upper=upper))
 
-    def ranked(self, option: Integers, first_gpus: int) -> Statement:
+    def ranked(self, option: Ints, first_gpus: int) -> Statement:
         """The program of least ranks in slot 0, with options (J,) and the GPUs of slot 0 held."""
         program, X = self.program, len(self.job)
         first = np.flatnonzero(self.slot == 0)
@@ -111,7 +111,7 @@ def state(program: LeaseProgram, *, may_drop: bool = False) -> Statement:
     return Statement(program, mixed, job, slot, options, keep)
 
 
-def _pairs_of_job(jobs: Integers, of: Integers, n_jobs: int) -> tuple[Integers, Integers]:
+def _pairs_of_job(jobs: Ints, of: Ints, n_jobs: int) -> tuple[Ints, Ints]:
     """All pairs of an entry of `jobs` and an option (ascending `of`) of that job, by position."""
     begin = np.searchsorted(of, np.arange(n_jobs + 1))
     count = (begin[1:] - begin[:-1])[jobs]

@@ -21,14 +21,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import figures
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 TOP = -1
 """Where a job or an entity is that belongs to no entity."""
@@ -53,11 +50,11 @@ class Hierarchy:
         Shapes that do not fit, a parent that does not come first, or a weight that is not positive.
     """
 
-    parent: Index
-    weights: Array
-    fifo: NDArray[np.bool_]
-    of_job: Index
-    rank: Array
+    parent: Positions
+    weights: Floats
+    fifo: Flags
+    of_job: Positions
+    rank: Floats
 
     def __post_init__(self) -> None:
         for name, kind in (
@@ -87,11 +84,11 @@ class Hierarchy:
         none, jobs = np.zeros(0, dtype=np.intp), np.full(n_jobs, TOP, dtype=np.intp)
         return cls(none, np.zeros(0), np.zeros(0, dtype=bool), jobs, np.zeros(n_jobs))
 
-    def take(self, jobs: Index) -> Hierarchy:
+    def take(self, jobs: Positions) -> Hierarchy:
         """The same entities with some of their jobs only."""
         return Hierarchy(self.parent, self.weights, self.fifo, self.of_job[jobs], self.rank[jobs])
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """(N, 2) what jobs must share to be interchangeable: the entity, and the place in it where that matters."""
         inside = self.of_job != TOP
         ordered = np.zeros(len(self.of_job), dtype=bool)
@@ -99,7 +96,7 @@ class Hierarchy:
         return np.column_stack([self.of_job, np.where(ordered, self.rank, 0.0)])
 
     @cached_property
-    def top(self) -> Index:
+    def top(self) -> Positions:
         """(N,) member of the top that each job belongs to: an entity, or E and its own number for itself."""
         entities, jobs = np.arange(len(self.parent)), np.arange(len(self.of_job))
         for entity in np.flatnonzero(self.parent != TOP):
@@ -107,7 +104,7 @@ class Hierarchy:
         return np.where(self.of_job == TOP, len(entities) + jobs, np.append(entities, TOP)[self.of_job])
 
     @cached_property
-    def members(self) -> tuple[tuple[Index, Index], ...]:
+    def members(self) -> tuple[tuple[Positions, Positions], ...]:
         """For each entity its jobs, by rank, and its sub-entities."""
         order = np.argsort(self.rank, kind="stable")
         return tuple(
@@ -127,7 +124,7 @@ class Filling:
     room : (N,) time that each job can be given before it is full.
     """
 
-    def __init__(self, hierarchy: Hierarchy, weights: Array, counts: Array, room: Array) -> None:
+    def __init__(self, hierarchy: Hierarchy, weights: Floats, counts: Floats, room: Floats) -> None:
         self.hierarchy, self.weights, self.counts, self.room = hierarchy, weights, counts, room
         E = len(hierarchy.parent)
         self.entity_room = np.zeros(E)
@@ -139,7 +136,7 @@ class Filling:
         ends = [room[self.loose] / weights[self.loose], self.entity_room[tops] / hierarchy.weights[tops]]
         self.full_level = float(np.concatenate(ends).max(initial=0.0))
 
-    def times(self, level: float) -> tuple[Array, Array]:
+    def times(self, level: float) -> tuple[Floats, Floats]:
         """(N,) time of each job at a level, and its growth."""
         hierarchy, weights = self.hierarchy, self.weights
         given, growth = np.zeros(len(weights)), np.zeros(len(weights))
@@ -157,7 +154,7 @@ class Filling:
             of_entity[entities], entity_growth[entities] = time[len(jobs) :], rate[len(jobs) :]
         return given, growth
 
-    def levels(self, given: Array) -> Array:
+    def levels(self, given: Floats) -> Floats:
         """(N,) level at which each job is given that much time; the level at which all are full for full ones."""
         hierarchy = self.hierarchy
         if not len(hierarchy.parent):
@@ -192,7 +189,7 @@ class Filling:
 class _Shared(ABC):
     """How one entity's time is handed on to its members (m,): jobs first, then entities."""
 
-    def __init__(self, room: Array, weights: Array, counts: Array, entities: Index, n_jobs: int) -> None:
+    def __init__(self, room: Floats, weights: Floats, counts: Floats, entities: Positions, n_jobs: int) -> None:
         self.room, self.weights, self.counts, self.entities, self.n_jobs = room, weights, counts, entities, n_jobs
 
     def place_of(self, entity: int) -> int:
@@ -200,11 +197,11 @@ class _Shared(ABC):
         return self.n_jobs + int(np.flatnonzero(self.entities == entity)[0])
 
     @abstractmethod
-    def hand_on(self, time: float, growth: float) -> tuple[Array, Array]:
+    def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
         """(m,) time of each member, and its growth."""
 
     @abstractmethod
-    def needed(self, given: Array, place: Index) -> Array:
+    def needed(self, given: Floats, place: Positions) -> Floats:
         """Time of the entity at which its members at `place` are given this much."""
 
 
@@ -212,7 +209,7 @@ class _InProportion(_Shared):
     """All members that are not full rise together: member i has ``w_i * progress``."""
 
     @cached_property
-    def _path(self) -> tuple[Array, Array]:
+    def _path(self) -> tuple[Floats, Floats]:
         """Progress at which members become full, in order, and the entity's time then."""
         ends = self.room / self.weights
         order = np.argsort(ends, kind="stable")
@@ -220,7 +217,7 @@ class _InProportion(_Shared):
         rising = np.append((self.weights * self.counts)[order][::-1].cumsum()[::-1], 0.0)
         return progress, np.append(0.0, np.cumsum(np.diff(progress) * rising[:-1]))
 
-    def hand_on(self, time: float, growth: float) -> tuple[Array, Array]:
+    def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
         progress, spent = self._path
         at = float(np.interp(time, spent, progress)) if time < spent[-1] else float(progress[-1])
         given = np.minimum(self.weights * at, self.room)
@@ -230,7 +227,7 @@ class _InProportion(_Shared):
         rates = np.where(rising, self.weights * (growth / together if together > 0 else 0.0), 0.0)
         return given, rates
 
-    def needed(self, given: Array, place: Index) -> Array:
+    def needed(self, given: Floats, place: Positions) -> Floats:
         progress, spent = self._path
         return np.interp(given / self.weights[place], progress, spent)
 
@@ -239,10 +236,10 @@ class _OneByOne(_Shared):
     """Members are filled in their order."""
 
     @cached_property
-    def _starts(self) -> Array:
+    def _starts(self) -> Floats:
         return np.append(0.0, np.cumsum(self.room * self.counts))[:-1]
 
-    def hand_on(self, time: float, growth: float) -> tuple[Array, Array]:
+    def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
         given = np.clip((time - self._starts) / self.counts, 0.0, self.room)
         current = (time >= self._starts) & (given < self.room)
         rates = np.zeros(len(self.room))
@@ -251,5 +248,5 @@ class _OneByOne(_Shared):
             rates[first] = growth / self.counts[first]
         return given, rates
 
-    def needed(self, given: Array, place: Index) -> Array:
+    def needed(self, given: Floats, place: Positions) -> Floats:
         return np.asarray(self._starts[place] + np.maximum(given, 0.0) * self.counts[place])

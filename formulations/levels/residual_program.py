@@ -12,14 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope
 from formulations.solving.uniqueness import Freedom, free_columns, rank_of
+from throughputs.arrays import Flags, Floats
 from throughputs.numerics import matmul
-
-Array = NDArray[np.float64]
 
 _FULL = 2e-8
 """Relative distance from the fastest type's throughput up to which a job is full."""
@@ -72,7 +70,7 @@ class ResidualProgram:
         prices[self.types], dual_prices[self.types] = proof.prices, proof.dual_prices
         return replace(proof, shares=shares, multipliers=multipliers, prices=prices, dual_prices=dual_prices)
 
-    def settle(self, proof: Certificate, fixed: NDArray[np.bool_], due: Array) -> Array:
+    def settle(self, proof: Certificate, fixed: Flags, due: Floats) -> Floats:
         """Settle what the proof of a level leaves no choice about.
 
         Parameters
@@ -129,12 +127,12 @@ class ResidualProgram:
     def _without_choice(
         proof: Certificate,
         part: Polytope,
-        u: Array,
-        fastest: Array,
-        done: NDArray[np.bool_],
-        full: NDArray[np.bool_],
-        priced: NDArray[np.bool_],
-    ) -> NDArray[np.bool_]:
+        u: Floats,
+        fastest: Floats,
+        done: Flags,
+        full: Flags,
+        priced: Flags,
+    ) -> Flags:
         """(n,) jobs among those `done` whose use of capacity is the same in every allocation that attains the level."""
         free, idle = free_columns(part, proof.multipliers[:, None] * part.rates, proof.dual_prices)
         free |= part.rates * proof.shares > _IN_USE * u[:, None]

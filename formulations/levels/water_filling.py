@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import figures, instance
 from formulations.core.certificate import Certificate, relative_gap
 from formulations.core.objective import Method, Objective, Proven, Threshold
-from formulations.core.polytope import Array, Polytope
+from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, SolverError
 from formulations.levels.hierarchy import TOP, Filling, Hierarchy
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import dot
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ class WaterFilling(Objective):
     Source: Narayanan et al., OSDI 2020, section 4.3 and appendix A.1 (water filling, hierarchical policies).
     """
 
-    units: Array
-    weights: Array
+    units: Floats
+    weights: Floats
     hierarchy: Hierarchy
-    counts: Array
+    counts: Floats
     maximise = True
     unit = "normalised throughput"
 
     def __init__(
-        self, units: Array, weights: Array, hierarchy: Hierarchy | None = None, counts: Array | None = None
+        self, units: Floats, weights: Floats, hierarchy: Hierarchy | None = None, counts: Floats | None = None
     ) -> None:
         object.__setattr__(self, "units", figures("objective", "units", units, (None,)))
         each = self.units.shape
@@ -106,25 +106,25 @@ class WaterFilling(Objective):
             weights > _HELD_BY_FIRST_LEVEL * dot(among.best.multipliers, self.units), raising=False
         )
 
-    def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
+    def attained(self, u: Floats, proof: Proven) -> tuple[float, float]:
         """With entities all at the top may have more in the end than at the first level."""
         return min(self.value(u), proof.objective), proof.gap
 
-    def value(self, u: Array) -> float:
+    def value(self, u: Floats) -> float:
         """The least that a member of the top has per weight, at throughputs `u`; no less than the first level's height.
 
         A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
         """
         return float(self._of_tops(u).min())
 
-    def held_by(self, u: Array) -> Array:
+    def held_by(self, u: Floats) -> Floats:
         """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
         least, top = int(self._of_tops(u).argmin()), self.hierarchy.top
         weight = np.append(self.hierarchy.weights, self.weights)[least]
         alone = self.hierarchy.of_job == TOP
         return np.where(top == least, np.where(alone, 1.0 / self.counts, 1.0) / (weight * self.units), 0.0)
 
-    def _of_tops(self, u: Array) -> Array:
+    def _of_tops(self, u: Floats) -> Floats:
         """(E + N,) what entities and jobs at the top have per weight; inf for others, and for entities without jobs."""
         time, top = u / self.units, self.hierarchy.top
         time = np.where(self.hierarchy.of_job == TOP, time, self.counts * time)
@@ -132,15 +132,15 @@ class WaterFilling(Objective):
         given = np.bincount(top, time, minlength=len(weights)) / weights
         return np.where(np.bincount(top, minlength=len(weights)) > 0, given, np.inf)
 
-    def take(self, jobs: NDArray[np.intp]) -> WaterFilling:
+    def take(self, jobs: Positions) -> WaterFilling:
         """Over some jobs."""
         return WaterFilling(self.units[jobs], self.weights[jobs], self.hierarchy.take(jobs), self.counts[jobs])
 
-    def of_classes(self, first: NDArray[np.intp], counts: Array) -> WaterFilling:
+    def of_classes(self, first: Positions, counts: Floats) -> WaterFilling:
         """Over classes."""
         return WaterFilling(self.units[first], self.weights[first], self.hierarchy.take(first), counts)
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """Unit, weight and place in the hierarchy."""
         return np.column_stack([self.units, self.weights, self.hierarchy.key()])
 
@@ -157,17 +157,17 @@ class WaterLevel(Threshold):
     mean nothing.
     """
 
-    units: Array
-    base: Array
+    units: Floats
+    base: Floats
     filling: Filling
-    rows: NDArray[np.intp]
+    rows: Positions
     below: float = 0.0
     maximise = True
     higher_level_is_better = True
     unit = "normalised throughput"
 
     @classmethod
-    def after(cls, objective: WaterFilling, base: Array, room: Array, below: float = 0.0) -> WaterLevel:
+    def after(cls, objective: WaterFilling, base: Floats, room: Floats, below: float = 0.0) -> WaterLevel:
         """The level above `base` (N,) for jobs with `room` (N,) left."""
         filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
         return cls(objective.units, base, filling, np.arange(len(base)), below)
@@ -176,15 +176,15 @@ class WaterLevel(Threshold):
         """Distance of a level from its bound, relative to the height of all levels together."""
         return relative_gap(self.below + value, self.below + bound)
 
-    def demand(self, level: float) -> Array:
+    def demand(self, level: float) -> Floats:
         """``d_i (base_i + time_i(t))``."""
         return np.asarray(self.units * (self.base + self.filling.times(level)[0][self.rows]))
 
-    def slope(self, level: float) -> Array:
+    def slope(self, level: float) -> Floats:
         """``d_i`` times the growth of its time; 0 for jobs that are fixed, full or waiting."""
         return np.asarray(self.units * self.filling.times(level)[1][self.rows])
 
-    def levels(self, u: Array) -> Array:
+    def levels(self, u: Floats) -> Floats:
         """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""
         given = u / self.units - self.base
         most = self.filling.room[self.rows]
@@ -193,13 +193,13 @@ class WaterLevel(Threshold):
         everyone[self.rows] = np.where(full, most, given)
         return np.where(full, self.filling.full_level, self.filling.levels(everyone)[self.rows])
 
-    def first_guess(self, fastest: Array) -> float:  # noqa: ARG002
+    def first_guess(self, fastest: Floats) -> float:  # noqa: ARG002
         """The level at which the first job is full: up to there all demands are linear."""
         filling = self.filling
         rising = filling.times(0.0)[1] > 0
         return float(filling.levels(filling.room * (1.0 - 1e-12))[rising].min(initial=filling.full_level))
 
-    def bound(self, multipliers: Array, supply: float) -> float:
+    def bound(self, multipliers: Floats, supply: float) -> float:
         """Root of ``multipliers . demand(t) = supply``: the left side is piecewise linear and increasing."""
         # full jobs demand exactly what they can earn
         supply *= 1.0 + 8.0 * np.finfo(np.float64).eps
@@ -217,11 +217,11 @@ class WaterLevel(Threshold):
             level = following if low < following < high else 0.5 * (low + high)
         return level
 
-    def take(self, jobs: NDArray[np.intp]) -> WaterLevel:
+    def take(self, jobs: Positions) -> WaterLevel:
         """For some jobs only; time is handed on as it would be among all."""
         return WaterLevel(self.units[jobs], self.base[jobs], self.filling, self.rows[jobs], self.below)
 
-    def key(self) -> Array:
+    def key(self) -> Floats:
         """Unit, base and room."""
         return np.column_stack([self.units, self.base, self.filling.room[self.rows], self.filling.weights[self.rows]])
 
@@ -233,16 +233,16 @@ class Level:
 
     height: float
     gap: float
-    u: Array
-    multipliers: Array
+    u: Floats
+    multipliers: Floats
     source: Any = field(default=None, repr=False)
 
 
 def fill(
     objective: WaterFilling,
-    fastest: Array,
+    fastest: Floats,
     solve: Callable[[WaterLevel], Level],
-    settle: Callable[[Level, NDArray[np.bool_], Array], Array] | None = None,
+    settle: Callable[[Level, Flags, Floats], Floats] | None = None,
 ) -> list[Level]:
     """Fill level by level until all jobs are fixed; the last level's allocation is the answer.
 
@@ -290,7 +290,7 @@ def fill(
     return levels
 
 
-def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Array) -> NDArray[np.bool_]:
+def _holding(objective: WaterFilling, solved: Level, demand: Floats, growth: Floats) -> Flags:
     """(N,) jobs that the multipliers prove to be held at this level; none where a level ends because a job is full.
 
     Multipliers of a program that is solved nearly are never quite 0. One that means something comes with a demand that

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction
+from throughputs.arrays import Flags, Floats
 from throughputs.numerics import matmul
-
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
@@ -38,7 +36,7 @@ def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     return replace(point, alone=x * fits, shared=y * fits)
 
 
-def _not_beside_itself(program: PackedProgram, y: Array) -> Array:
+def _not_beside_itself(program: PackedProgram, y: Floats) -> Floats:
     """Lower the time inside a group of a single job that exceeds what the others of its group have."""
     k = np.arange(program.n_classes)
     inside = y[k, program.group]
@@ -59,12 +57,12 @@ class Dual:
     """
 
     supply: float
-    prices: Array
-    time: Array
+    prices: Floats
+    time: Floats
 
 
 def dual_bound(
-    program: PackedProgram, weights: Array, time_multipliers: Array, prices: Array, gpu_cost: Array | None = None
+    program: PackedProgram, weights: Floats, time_multipliers: Floats, prices: Floats, gpu_cost: Floats | None = None
 ) -> Dual:
     """Bound the weighted throughput from any prices and any multipliers of time.
 
@@ -94,7 +92,7 @@ def dual_bound(
     return Dual(best, prices, time)
 
 
-def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_cost: Array) -> tuple[float, Array]:
+def _paid(program: PackedProgram, weights: Floats, m: Floats, prices: Floats, gpu_cost: Floats) -> tuple[float, Floats]:
     g, due = program.group, prices + gpu_cost
     m = np.maximum(m, (weights * program.rates - program.gangs[:, None] * due).max(axis=1))
     if program.useful.any():
@@ -108,7 +106,7 @@ def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_c
     return float(matmul(program.counts, m) + matmul(program.capacity, prices)), m
 
 
-def _best_other(program: PackedProgram, profit: Array) -> Array:
+def _best_other(program: PackedProgram, profit: Floats) -> Floats:
     """(K, M) best of `profit` (K, M) among the other jobs of the group: a single job is not its own partner."""
     best = np.maximum.reduceat(profit, program.starts)[program.group]
     at_top = profit >= best
@@ -121,11 +119,11 @@ def _best_other(program: PackedProgram, profit: Array) -> Array:
 def with_absent_types(
     polytope: PackedPolytope,
     reduction: Reduction,
-    weights: Array,
-    time: Array,
-    prices: Array,
-    gpu_cost: Array | None = None,
-) -> Array:
+    weights: Floats,
+    time: Floats,
+    prices: Floats,
+    gpu_cost: Floats | None = None,
+) -> Floats:
     """(M,) prices of all types, given those of the types with GPUs (see `formulations.solving.absent_types`).
 
     The least price at which no column of a type without GPUs earns more than the time of its jobs is worth.
@@ -163,7 +161,7 @@ def with_absent_types(
     return completed
 
 
-def prices_of_nobody(polytope: PackedPolytope, served: NDArray[np.bool_]) -> Array:
+def prices_of_nobody(polytope: PackedPolytope, served: Flags) -> Floats:
     """(M,) not known for types that jobs run on which take no part: on any of its GPUs they would."""
     columns = polytope.columns
     outside, all_groups = np.unique(columns.group[~served]), np.unique(columns.group)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import proportional_throughput
@@ -25,9 +24,8 @@ from formulations.core.solution import SolverError
 from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from throughputs.arrays import Floats
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 _RELAXATIONS = (1e-10, 1e-9)
 """Fractions by which the level is relaxed so that the second program has room, tried in turn."""
@@ -80,13 +78,13 @@ class _Choices(Method[PackedChoice]):
         return best
 
 
-def _worth(program: PackedProgram) -> Array:
+def _worth(program: PackedProgram) -> Floats:
     """(K,) normalised throughput of one step per second."""
     normaliser = proportional_throughput(program.rates, program.capacity)
     return program.gangs / np.where(normaliser > 0, normaliser, program.fastest)
 
 
-def _gap_by_multipliers(program: PackedProgram, worth: Array, proof: Proof) -> float:
+def _gap_by_multipliers(program: PackedProgram, worth: Floats, proof: Proof) -> float:
     """How much more total worth there can be at this level, from the multipliers of the level alone.
 
     With ``mu = max_k worth_k / lambda_k`` and demands f, any allocation with ``u >= f`` has

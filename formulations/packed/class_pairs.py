@@ -14,16 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.solution import SolverError
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.reference.mixed_integer import TIGHT, Highs, MixedProgram
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.errors import one_of
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 NAME = "class_pairs"
 """What users may write for ``solver=``, beside "auto"."""
@@ -39,16 +36,16 @@ _MOST_ROUNDS = 100
 class Columns:
     """C pairs of classes on a type: classes one <= other, and what the program says of them."""
 
-    one: Index
-    other: Index
-    type: Index
-    rate_one: Array
-    rate_other: Array
-    gang: Array
-    unit: Array
+    one: Positions
+    other: Positions
+    type: Positions
+    rate_one: Floats
+    rate_other: Floats
+    gang: Floats
+    unit: Floats
 
     @classmethod
-    def of(cls, program: PackedProgram, one: Index, other: Index, type_: Index) -> Columns:
+    def of(cls, program: PackedProgram, one: Positions, other: Positions, type_: Positions) -> Columns:
         """With their rates; a column is in units that keep every job's time in it at or below 1."""
         g, n = program.group, program.counts
         unit = np.minimum(n[one], n[other]) / np.where(one == other, 2.0, 1.0)
@@ -59,11 +56,11 @@ class Columns:
         """These and then the others."""
         return Columns(*(np.concatenate([getattr(self, f.name), getattr(more, f.name)]) for f in fields(self)))
 
-    def take(self, chosen: Index) -> Columns:
+    def take(self, chosen: Positions) -> Columns:
         """Some of them."""
         return Columns(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
-    def profit(self, weights: Array, m: Array, prices: Array) -> Array:
+    def profit(self, weights: Floats, m: Floats, prices: Floats) -> Floats:
         """(C,) what a unit of time earns beyond what it pays for, relative to the larger of the two.
 
         `weights` (K, M): of a step; m (K,): of a job's time; prices (M,): of a GPU.
@@ -83,7 +80,7 @@ class Partnering:
         self.k, self.b, self.j = np.nonzero(self.useful)
         self.a = program.group[self.k]
 
-    def best(self, profit: Array) -> tuple[Index, Index, Index]:
+    def best(self, profit: Floats) -> tuple[Positions, Positions, Positions]:
         """For every class, group and type the partner with the most to offer, and partners of equal rank.
 
         `profit` (K, G, M): what a job of the class has to offer beside a job of the group. If no pair returned pays
@@ -103,7 +100,7 @@ class Partnering:
         equal = order[first + np.minimum(rank, size - 1), a, j]
         return np.concatenate([k, k]), np.concatenate([top, equal]), np.concatenate([j, j])
 
-    def _ranked(self, profit: Array) -> Index:
+    def _ranked(self, profit: Floats) -> Positions:
         """(K, G, M) classes of each group by falling profit."""
         program = self.program
         K = program.n_classes
@@ -114,7 +111,7 @@ class Partnering:
             order[low:high] = np.argsort(-profit[low:high], axis=0, kind="stable") + low
         return order
 
-    def columns(self, k: Index, partner: Index, j: Index) -> Columns:
+    def columns(self, k: Positions, partner: Positions, j: Positions) -> Columns:
         """Each pair once, sorted; a single job is no pair with itself."""
         program = self.program
         one, other = np.minimum(k, partner), np.maximum(k, partner)
@@ -216,7 +213,7 @@ class ClassPairs:
         self.model.add_columns(matrix, self._cost(more))
         self.pairs = self.pairs.with_more(more)
 
-    def _cost(self, pairs: Columns) -> Array:
+    def _cost(self, pairs: Columns) -> Floats:
         j = pairs.type
         worth = self.gains[pairs.one, j] * pairs.rate_one + self.gains[pairs.other, j] * pairs.rate_other
         return np.asarray((worth - pairs.gang * self.gpu_cost[j]) * pairs.unit)
@@ -248,7 +245,7 @@ class ClassPairs:
             for k, slope in enumerate((slopes / self.level_scale).tolist()):
                 solver.changeCoeff(K + M + k, 0, slope)
 
-    def _point(self, columns: Array, dual: Array, iterations: int) -> PackedPoint:
+    def _point(self, columns: Floats, dual: Floats, iterations: int) -> PackedPoint:
         program, pairs, K, M = self.program, self.pairs, self.K, self.M
         x, dual = columns[1:], dual * self.gain_scale
         total = x[K * M :] * pairs.unit
@@ -282,6 +279,6 @@ class ClassPairs:
         self._add(found.take(paying))
         return bool(len(paying))
 
-    def _has(self, found: Columns) -> NDArray[np.bool_]:
+    def _has(self, found: Columns) -> Flags:
         codes = [(c.one * self.K + c.other) * self.M + c.type for c in (found, self.pairs)]
         return np.isin(*codes)

@@ -11,14 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.packed.polytope import Pairs
 from formulations.packed.program import PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from throughputs.arrays import Flags, Floats, Positions
 
 _SLIVER = 1e-11
 """Part of both members' times below which a length is rounding."""
@@ -31,13 +28,13 @@ _ROUNDING = 1e-14
 class _Side:
     """Intervals along the lines of many slots: job, slot, where it ends, how long it is; sorted by slot and end."""
 
-    job: Index
-    slot: Index
-    end: Array
-    length: Array
+    job: Positions
+    slot: Positions
+    end: Floats
+    length: Floats
 
 
-def of_jobs(reduction: Reduction, point: PackedPoint, n_types: int) -> tuple[Array, Pairs]:
+def of_jobs(reduction: Reduction, point: PackedPoint, n_types: int) -> tuple[Floats, Pairs]:
     """Shares (N, M) of all jobs alone, and pairs of jobs, from the times of the classes; M is `n_types`."""
     program, N = reduction.program, len(reduction.served)
     shares = np.zeros((N, n_types))
@@ -50,7 +47,7 @@ def of_jobs(reduction: Reduction, point: PackedPoint, n_types: int) -> tuple[Arr
     return shares, pairs
 
 
-def expand(program: PackedProgram, point: PackedPoint, of: Index, jobs: Index) -> Pairs:
+def expand(program: PackedProgram, point: PackedPoint, of: Positions, jobs: Positions) -> Pairs:
     """Pairs of jobs with the times of `point`.
 
     Parameters
@@ -79,7 +76,9 @@ def expand(program: PackedProgram, point: PackedPoint, of: Index, jobs: Index) -
     )
 
 
-def _along(shared: Array, of: Index, ends: Index, group: Index, partner: Index, on: Index) -> _Side:
+def _along(
+    shared: Floats, of: Positions, ends: Positions, group: Positions, partner: Positions, on: Positions
+) -> _Side:
     """The jobs of each slot's group one after the other."""
     count = ends[group + 1] - ends[group]
     slot = np.repeat(np.arange(len(group)), count)
@@ -95,7 +94,7 @@ def _along(shared: Array, of: Index, ends: Index, group: Index, partner: Index, 
     return _Side(job[kept], slot[kept], end[kept], length[kept])
 
 
-def _halved(left: _Side, right: _Side, inside: NDArray[np.bool_], total: Array) -> tuple[_Side, _Side]:
+def _halved(left: _Side, right: _Side, inside: Flags, total: Floats) -> tuple[_Side, _Side]:
     """For slots inside one group: the first half of the line on the left, the second on the right."""
     half = np.where(inside, total / 2.0, np.inf)[left.slot]
     begin = left.end - left.length
@@ -107,7 +106,7 @@ def _halved(left: _Side, right: _Side, inside: NDArray[np.bool_], total: Array) 
     return first, second
 
 
-def _side_by_side(left: _Side, right: _Side) -> tuple[Index, Index, Index, Array]:
+def _side_by_side(left: _Side, right: _Side) -> tuple[Positions, Positions, Positions, Floats]:
     """(P,) left job, right job, slot and common length, wherever two intervals overlap."""
     slot = np.concatenate([left.slot, right.slot])
     end = np.concatenate([left.end, right.end])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.certificate import relative_gap
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
@@ -13,9 +12,8 @@ from formulations.core.solution import SolverError
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.class_pairs import NAME, ClassPairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from throughputs.arrays import Floats
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 ACCEPTED_SHORTFALL = 1e-7
 """Fraction of a floor that an answer may miss."""
@@ -39,12 +37,12 @@ class Proof:
     """
 
     point: PackedPoint
-    throughput: Array
+    throughput: Floats
     objective: float
     bound: float
     gap: float
-    prices: Array
-    proving: tuple[Array, Array, Array]
+    prices: Floats
+    proving: tuple[Floats, Floats, Floats]
     excess: float = 0.0
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import matmul
 from throughputs.packed import PackedColumns
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +24,10 @@ class Pairs:
     share : (P,) share of time, above 0.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    accelerator: NDArray[np.int64]
-    share: Array
+    first: Ints
+    second: Ints
+    accelerator: Ints
+    share: Floats
 
     @classmethod
     def none(cls) -> Pairs:
@@ -59,7 +58,7 @@ class PackedPolytope:
     """
 
     columns: PackedColumns
-    capacity: Array
+    capacity: Floats
 
     def __init__(self, columns: PackedColumns, capacity: ArrayLike) -> None:
         instance("packed polytope", "columns", columns, PackedColumns)
@@ -73,7 +72,7 @@ class PackedPolytope:
         """N."""
         return self.columns.n_jobs
 
-    def throughput(self, shares: Array, pairs: Pairs) -> Array:
+    def throughput(self, shares: Floats, pairs: Pairs) -> Floats:
         """(N,) throughput u that `shares` (N, M) of jobs alone and `pairs` yield."""
         columns = self.columns
         one, other = columns.group[pairs.first], columns.group[pairs.second]
@@ -83,13 +82,13 @@ class PackedPolytope:
         u += np.bincount(pairs.first, of_first, minlength=self.n_jobs)
         return np.asarray(u + np.bincount(pairs.second, of_second, minlength=self.n_jobs))
 
-    def used(self, shares: Array, pairs: Pairs) -> Array:
+    def used(self, shares: Floats, pairs: Pairs) -> Floats:
         """(M,) GPUs in use, those of a pair counted once."""
         sizes, M = self.columns.scale_factors, shares.shape[1]
         of_pairs = np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
         return np.asarray(matmul(sizes, shares) + of_pairs)
 
-    def violation(self, shares: Array, pairs: Pairs) -> float:
+    def violation(self, shares: Floats, pairs: Pairs) -> float:
         """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
         N = len(shares)
         if N == 0:

@@ -24,12 +24,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import matmul
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +43,12 @@ class PackedProgram:
     useful : (G, G, M) symmetric; pairs of groups that some optimum may need (`useful_pairs`).
     """
 
-    group: NDArray[np.intp]
-    counts: Array
-    alone: Array
-    together: Array
-    scale_factors: Array
-    capacity: Array
+    group: Positions
+    counts: Floats
+    alone: Floats
+    together: Floats
+    scale_factors: Floats
+    capacity: Floats
     useful: Flags
 
     @property
@@ -60,45 +57,45 @@ class PackedProgram:
         return len(self.group)
 
     @cached_property
-    def rates(self) -> Array:
+    def rates(self) -> Floats:
         """(K, M) rates alone."""
         return self.alone[self.group]
 
     @cached_property
-    def partner_rates(self) -> Array:
+    def partner_rates(self) -> Floats:
         """(K, G, M) rates beside each group; 0 where the pair is of no use."""
         return np.where(self.useful, self.together, 0.0)[self.group]
 
     @cached_property
-    def gangs(self) -> Array:
+    def gangs(self) -> Floats:
         """(K,) GPUs per gang."""
         return self.scale_factors[self.group]
 
     @cached_property
-    def fastest(self) -> Array:
+    def fastest(self) -> Floats:
         """(K,) the most that any column yields."""
-        most: Array = np.maximum(self.rates.max(axis=1), self.partner_rates.max(axis=(1, 2)))
+        most: Floats = np.maximum(self.rates.max(axis=1), self.partner_rates.max(axis=(1, 2)))
         return most
 
     @cached_property
-    def starts(self) -> NDArray[np.intp]:
+    def starts(self) -> Positions:
         """(G,) first class of each group."""
         return np.searchsorted(self.group, np.arange(len(self.alone)))
 
-    def total(self, times: Array) -> Array:
+    def total(self, times: Floats) -> Floats:
         """(G, ...) sum of `times` (K, ...) of one job over the jobs of each group."""
         counts = self.counts.reshape(-1, *(1,) * (times.ndim - 1))
         return np.asarray(np.add.reduceat(counts * times, self.starts))
 
-    def used(self, point: PackedPoint) -> Array:
+    def used(self, point: PackedPoint) -> Floats:
         """(M,) GPUs in use, those of a pair counted once."""
         return np.asarray(matmul(self.counts * self.gangs, point.alone + 0.5 * point.shared.sum(axis=1)))
 
-    def throughput_by_type(self, point: PackedPoint) -> Array:
+    def throughput_by_type(self, point: PackedPoint) -> Floats:
         """(K, M) throughput of one job of each class on each type."""
         return np.asarray(self.rates * point.alone + (self.partner_rates * point.shared).sum(axis=1))
 
-    def throughput(self, point: PackedPoint) -> Array:
+    def throughput(self, point: PackedPoint) -> Floats:
         """(K,) throughput of one job of each class."""
         return np.asarray((self.rates * point.alone).sum(1) + (self.partner_rates * point.shared).sum((1, 2)))
 
@@ -111,18 +108,18 @@ class Goal:
     t in; `floors` f (K,), `gains` g, (K,) or by type (K, M), and `gpu_cost` d (M,) may each be absent.
     """
 
-    slopes: Array | None = None
-    floors: Array | None = None
-    gains: Array | None = None
-    gpu_cost: Array | None = None
+    slopes: Floats | None = None
+    floors: Floats | None = None
+    gains: Floats | None = None
+    gpu_cost: Floats | None = None
 
-    def gains_by_type(self, program: PackedProgram) -> Array:
+    def gains_by_type(self, program: PackedProgram) -> Floats:
         """(K, M) g."""
         if self.gains is None:
             return np.zeros(program.rates.shape)
         return self.gains if self.gains.ndim == 2 else np.repeat(self.gains[:, None], len(program.capacity), axis=1)
 
-    def costs(self, program: PackedProgram) -> Array:
+    def costs(self, program: PackedProgram) -> Floats:
         """(M,) d."""
         return np.zeros(len(program.capacity)) if self.gpu_cost is None else self.gpu_cost
 
@@ -139,15 +136,15 @@ class PackedPoint:
     prices : (M,) p, of a GPU.
     """
 
-    alone: Array
-    shared: Array
-    demand_multipliers: Array
-    time_multipliers: Array
-    prices: Array
+    alone: Floats
+    shared: Floats
+    demand_multipliers: Floats
+    time_multipliers: Floats
+    prices: Floats
     iterations: int
 
 
-def useful_pairs(alone: Array, together: Array, scale_factors: Array, jobs: Array) -> Flags:
+def useful_pairs(alone: Floats, together: Floats, scale_factors: Floats, jobs: Floats) -> Flags:
     """(G, G, M) pairs of groups that are worth a column, given how many jobs each group has.
 
     A pair on type j is of no use when ``T'_a / T_a + T'_b / T_b <= 1`` (0/0 counts as 0, anything else over 0 as

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.reductions import spread_weights
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedProgram, useful_pairs
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.packed import PackedColumns
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,14 +27,14 @@ class Reduction:
     """
 
     program: PackedProgram | None
-    served: NDArray[np.bool_]
-    types: Index
-    jobs: Index
-    of: Index
-    first: Index
+    served: Flags
+    types: Positions
+    jobs: Positions
+    of: Positions
+    first: Positions
 
 
-def reduce(polytope: PackedPolytope, key: Array) -> Reduction:
+def reduce(polytope: PackedPolytope, key: Floats) -> Reduction:
     """Classes of jobs that are equal in their group and in `key` (N, k).
 
     The program is convex and looks at interchangeable jobs alike, so averaging an optimum over their permutations
@@ -79,12 +76,12 @@ def reduce(polytope: PackedPolytope, key: Array) -> Reduction:
     return Reduction(program, served, types, jobs, np.cumsum(begins) - 1, jobs[first])
 
 
-def _gains(alone: Array, together: Array, useful: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _gains(alone: Floats, together: Floats, useful: Flags) -> Flags:
     """(G,) whether a job of the group has a rate in any column."""
     return np.asarray((alone > 0).any(axis=1) | (useful & (together > 0)).any(axis=(1, 2)))
 
 
-def _without_idlers(alone: Array, together: Array, sizes: Array, jobs_of: Array) -> NDArray[np.bool_]:
+def _without_idlers(alone: Floats, together: Floats, sizes: Floats, jobs_of: Floats) -> Flags:
     """Useful pairs of groups, without those of groups that gain nothing anywhere."""
     while True:
         useful = useful_pairs(alone, together, sizes, jobs_of)
@@ -94,7 +91,7 @@ def _without_idlers(alone: Array, together: Array, sizes: Array, jobs_of: Array)
         jobs_of = np.where(idle, 0.0, jobs_of)
 
 
-def _content_order(columns: PackedColumns, types: Index, groups: Index) -> Index:
+def _content_order(columns: PackedColumns, types: Positions, groups: Positions) -> Positions:
     """The groups by their figures, whatever their numbers: gang, rates alone, then all they meet, sorted."""
     alone = columns.alone[np.ix_(groups, types)]
     keys = [columns.group_scale_factors[groups], *alone.T]

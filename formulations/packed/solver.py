@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import instance, tolerance_of
 from formulations.core.certificate import relative_gap
@@ -22,8 +21,7 @@ from formulations.packed.expansion import of_jobs
 from formulations.packed.levels import Proof, solve_for
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.reduction import Reduction, reduce
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +107,11 @@ def solve_packed(
 def packed_solution(
     polytope: PackedPolytope,
     reduction: Reduction,
-    shares: Array,
+    shares: Floats,
     pairs: Pairs,
     *,
-    prices: Array,
-    multipliers: Array,
+    prices: Floats,
+    multipliers: Floats,
     gap: float,
     seconds: float,
     **figures: Any,
@@ -142,7 +140,7 @@ def no_jobs(polytope: PackedPolytope, reduction: Reduction, **figures: Any) -> P
 
 
 def _attained(
-    program: PackedPolytope, objective: Objective, reduction: Reduction, proof: Proof, shares: Array, pairs: Pairs
+    program: PackedPolytope, objective: Objective, reduction: Reduction, proof: Proof, shares: Floats, pairs: Pairs
 ) -> tuple[float, float]:
     """Value at the chosen shares, and its gap to the bound."""
     u = program.throughput(shares, pairs)[reduction.jobs]

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from formulations.packing.jobs import Flags, PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
+from formulations.packing.jobs import PackingJobs, PackingLimits, admissible_pairs, checked_retained
+from throughputs.arrays import Flags, Ints
 
 HostChoice = Literal["first", "fastest"]
 """Of the hosts that a job may join: the first to have started, or that with which the two keep most together."""
@@ -28,7 +29,7 @@ class Greedy:
     starts : (W,) whether it starts on GPUs of its own.
     """
 
-    host: Whole
+    host: Ints
     starts: Flags
 
 

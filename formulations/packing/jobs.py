@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import figures
 from throughputs import InputError
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Ints, Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +29,10 @@ class PackingJobs:
         Columns of different length, a gang without GPUs, or a score or length below 0.
     """
 
-    gpus: Whole
-    score: Whole
-    length: Array
-    kind: Whole
+    gpus: Ints
+    score: Ints
+    length: Floats
+    kind: Ints
 
     def __init__(self, gpus: ArrayLike, score: ArrayLike, length: ArrayLike, kind: ArrayLike) -> None:
         columns = {"gpus": gpus, "score": score, "kind": kind}
@@ -63,7 +59,7 @@ class PackingJobs:
         return _made({name: np.concatenate([values, getattr(others, name)]) for name, values in vars(self).items()})
 
 
-def _made(columns: dict[str, NDArray[Any]]) -> PackingJobs:
+def _made(columns: dict[str, Values]) -> PackingJobs:
     """Of columns that have been looked at."""
     jobs = object.__new__(PackingJobs)
     vars(jobs).update(columns)
@@ -118,7 +114,7 @@ def admissible_pairs(guests: PackingJobs, hosts: PackingJobs, retained: ArrayLik
     return np.asarray(same & budget & length & both[guests.kind[:, None], hosts.kind])
 
 
-def checked_retained(retained: ArrayLike) -> Array:
+def checked_retained(retained: ArrayLike) -> Floats:
     """(K, K) the fractions as an array; InputError for others than finite numbers of at least 0."""
     kinds = len(np.atleast_1d(retained))
     return figures("packing", "retained", retained, (kinds, kinds), "numbers of at least 0")

@@ -21,10 +21,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.arguments import figures
-from formulations.packing.jobs import Array, PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
+from formulations.packing.jobs import PackingJobs, PackingLimits, admissible_pairs, checked_retained
+from throughputs.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +40,11 @@ class PairSolution:
     guest_prices, host_prices : (W,), (R,) prices that prove the bound, GPU seconds.
     """
 
-    host: Whole
+    host: Ints
     value: float
     bound: float
-    guest_prices: Array
-    host_prices: Array
+    guest_prices: Floats
+    host_prices: Floats
 
     @property
     def gap(self) -> float:
@@ -60,7 +61,7 @@ def pair_savings(
     remaining: ArrayLike,
     host_remaining: ArrayLike,
     wait: ArrayLike,
-) -> Array:
+) -> Floats:
     """(W, R) GPU seconds that each pair saves, b_ij; -inf for two that may not share.
 
     Parameters
@@ -121,13 +122,13 @@ def best_pairs(
     return PairSolution(host, value, bound, guest_prices, host_prices)
 
 
-def value_of_pairs(savings: Array, host: Whole) -> float:
+def value_of_pairs(savings: Floats, host: Ints) -> float:
     """GPU seconds that the pairs of `host` (W,) save, with -1 for a guest that joins nobody."""
     joins = np.flatnonzero(host >= 0)
     return float(savings[joins, host[joins]].sum())
 
 
-def _assign(savings: Array) -> Whole:
+def _assign(savings: Floats) -> Ints:
     """(W,) the host of each guest at the most savings, all of which are at least 0; -1 for none."""
     from scipy.optimize import linear_sum_assignment
 
@@ -138,7 +139,7 @@ def _assign(savings: Array) -> Whole:
     return chosen
 
 
-def _host_prices(savings: Array, chosen: Whole) -> Array:
+def _host_prices(savings: Floats, chosen: Ints) -> Floats:
     """(R,) the least prices of hosts at which nobody gains by another host; they begin at what outsiders would pay.
 
     A guest at host k that would save more at host j by x asks for ``v_j >= v_k + x``. At an optimum these asks have no
@@ -146,9 +147,9 @@ def _host_prices(savings: Array, chosen: Whole) -> Array:
     """
     inside = np.flatnonzero(chosen >= 0)
     at = chosen[inside]
-    more: NDArray[np.float64] = savings[inside] - savings[inside, at][:, None]
+    more: Floats = savings[inside] - savings[inside, at][:, None]
     outside = np.delete(savings, inside, axis=0)
-    prices: Array = outside.max(axis=0, initial=0.0)
+    prices: Floats = outside.max(axis=0, initial=0.0)
     for _ in range(len(inside)):
         asked = np.maximum(prices, (prices[at][:, None] + more).max(axis=0, initial=0.0))
         if (asked <= prices).all():

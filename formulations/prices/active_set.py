@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.prices.best_responses import Box, Jobs, Market, Totals, choose, settle
 from formulations.prices.goals import Goal, Place
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from throughputs.arrays import Floats, Positions
 
 _FEWEST_UNDECIDED, _TOO_MANY_UNDECIDED = 48, 0.8
 """Fewest jobs that are left undecided, and the part of all that is so many that nobody is settled."""
@@ -27,7 +25,7 @@ _LEVEL_ERROR = 0.3
 class ActiveSet:
     """Some jobs (numbers `index` of all), what they want, and their mixes."""
 
-    index: Index
+    index: Positions
     jobs: Jobs
     goal: Goal
     states: NDArray[np.unsignedinteger]
@@ -35,7 +33,7 @@ class ActiveSet:
     def __len__(self) -> int:
         return len(self.index)
 
-    def take(self, some: Index) -> ActiveSet:
+    def take(self, some: Positions) -> ActiveSet:
         """Some of them."""
         return ActiveSet(self.index[some], self.jobs.take(some), self.goal.take(some), self.states[some])
 
@@ -66,10 +64,10 @@ class Settled:
     What those take that spend a budget depends on prices; they are settled together, with their `totals` in a `market`.
     """
 
-    usage: Array
-    growth: Array
-    lowest: Array
-    highest: Array
+    usage: Floats
+    growth: Floats
+    lowest: Floats
+    highest: Floats
     lowest_level: float = -np.inf
     highest_level: float = np.inf
     totals: Totals | None = None
@@ -90,7 +88,7 @@ class Settled:
         self.lowest_level = max(self.lowest_level, place.level - width)
         self.highest_level = min(self.highest_level, place.level + width)
 
-    def folded(self) -> tuple[Array, Array, Array, Array]:
+    def folded(self) -> tuple[Floats, Floats, Floats, Floats]:
         """What those on one type alone take (M,), and of one class for those of each other mix: rates (M, F), how many
         jobs of one GPU it stands for (F,), and the budget of each (F,).
 

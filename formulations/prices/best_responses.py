@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.prices.mixes import Mixes, mixes_of
+from throughputs.arrays import Floats, Positions
 
-Array = NDArray[np.float64]
 States = NDArray[np.unsignedinteger]
 Result = TypeVar("Result")
 
@@ -49,13 +49,13 @@ class Jobs:
     loads : (K,) GPUs that each class occupies.
     """
 
-    rates: Array
-    loads: Array
+    rates: Floats
+    loads: Floats
 
     def __len__(self) -> int:
         return len(self.loads)
 
-    def take(self, jobs: NDArray[np.intp], loads: Array | None = None) -> Jobs:
+    def take(self, jobs: Positions, loads: Floats | None = None) -> Jobs:
         """Some of the classes, with other loads if given."""
         return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads)
 
@@ -71,11 +71,11 @@ class Market:
     budget : what a class pays per GPU of the gang, where its utility is the logarithm of its throughput.
     """
 
-    prices: Array
-    demand: Array | None = None
-    growth: Array | None = None
-    gain: Array | None = None
-    budget: Array | None = None
+    prices: Floats
+    demand: Floats | None = None
+    growth: Floats | None = None
+    gain: Floats | None = None
+    budget: Floats | None = None
 
     @cached_property
     def mixes(self) -> Mixes:
@@ -83,7 +83,7 @@ class Market:
         return mixes_of(len(self.prices)).by_price(self.prices)
 
     @cached_property
-    def steps(self) -> Array:
+    def steps(self) -> Floats:
         """(mixes,) how much dearer the second type is than the first."""
         prices = np.append(self.prices, 0.0)
         return np.asarray(prices[self.mixes.second] - prices[self.mixes.first])
@@ -93,7 +93,7 @@ class Market:
 class Box:
     """Half-widths of a box around a market: of prices (M,), and of the level."""
 
-    prices: Array
+    prices: Floats
     level: float = 0.0
 
 
@@ -102,20 +102,20 @@ class Totals:
     """Sums over jobs by mix, (4, mixes): loads, loads on the second type, growth of the latter with the level, and what
     is paid by budgets."""
 
-    sums: Array
+    sums: Floats
     mixes: Mixes
 
     @property
-    def usage(self) -> Array:
+    def usage(self) -> Floats:
         """(M,) GPUs that these jobs take of each type."""
         return self._by_type(self.sums[0] - self.sums[1], self.sums[1])
 
     @property
-    def growth(self) -> Array:
+    def growth(self) -> Floats:
         """(M,) how usage changes with the level."""
         return self._by_type(-self.sums[2], self.sums[2])
 
-    def _by_type(self, of_first: Array, of_second: Array) -> Array:
+    def _by_type(self, of_first: Floats, of_second: Floats) -> Floats:
         M = self.mixes.n_types
         total = np.bincount(self.mixes.first, of_first, M + 1) + np.bincount(self.mixes.second, of_second, M + 1)
         return np.asarray(total[:M])
@@ -124,7 +124,7 @@ class Totals:
 def choose(jobs: Jobs, market: Market, states: States) -> Totals:
     """The best mix of every job, written to `states` (K,), and what they take."""
 
-    def work(part: slice, chunk: _Chunk) -> Array:
+    def work(part: slice, chunk: _Chunk) -> Floats:
         chunk.choose(states[part])
         chunk.mix(states[part])
         return chunk.sums(chunk.loads)
@@ -132,26 +132,24 @@ def choose(jobs: Jobs, market: Market, states: States) -> Totals:
     return _added(_by_chunk(jobs, market, work), market)
 
 
-def keep(jobs: Jobs, market: Market, states: States, loads: Array) -> Totals:
+def keep(jobs: Jobs, market: Market, states: States, loads: Floats) -> Totals:
     """What jobs of other `loads` (K,) take in the mixes that they have."""
 
-    def work(part: slice, chunk: _Chunk) -> Array:
+    def work(part: slice, chunk: _Chunk) -> Floats:
         chunk.mix(states[part])
         return chunk.sums(loads[part])
 
     return _added(_by_chunk(jobs, market, work), market)
 
 
-def settle(
-    jobs: Jobs, market: Market, box: Box, states: States, fewest: int = 0
-) -> tuple[NDArray[np.intp], Totals, Box]:
+def settle(jobs: Jobs, market: Market, box: Box, states: States, fewest: int = 0) -> tuple[Positions, Totals, Box]:
     """Jobs that may leave their mix (`states`) somewhere in the box around a market, and what the others take there.
 
     The box is widened, and returned so, until it leaves at least `fewest` jobs undecided.
     """
     fewest = min(fewest, len(jobs))
 
-    def work(part: slice, chunk: _Chunk) -> tuple[NDArray[np.intp], Array, Array]:
+    def work(part: slice, chunk: _Chunk) -> tuple[Positions, Floats, Floats]:
         chunk.mix(states[part])
         reach = chunk.reach(box)
         settled = reach >= 1.0
@@ -170,7 +168,7 @@ def settle(
     return undecided, _added(sums, market), box
 
 
-def respond_all(jobs: Jobs, market: Market, states: States, shares: Array, multipliers: Array) -> None:
+def respond_all(jobs: Jobs, market: Market, states: States, shares: Floats, multipliers: Floats) -> None:
     """Shares (K, M) and multipliers (K,) per GPU of the gang of jobs that keep their mixes."""
 
     def work(part: slice, chunk: _Chunk) -> None:
@@ -197,7 +195,7 @@ def _by_chunk(jobs: Jobs, market: Market, work: Callable[[slice, _Chunk], Result
         return list(pool.map(run, parts))
 
 
-def _added(sums: Iterable[Array], market: Market) -> Totals:
+def _added(sums: Iterable[Floats], market: Market) -> Totals:
     return Totals(np.sum([np.zeros((4, len(market.mixes.first))), *sums], axis=0), market.mixes)
 
 
@@ -234,7 +232,7 @@ class _Chunk:
             np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
             self.share = np.where(self.states < self.mixes.n_pairs, share, self.share)
 
-    def sums(self, loads: Array) -> Array:
+    def sums(self, loads: Floats) -> Floats:
         """(4, mixes) see `Totals`."""
         size = len(self.mixes.first)
         sums = np.zeros((4, size))
@@ -246,7 +244,7 @@ class _Chunk:
             sums[3] = np.bincount(self.states, loads * self.budget, size)
         return sums
 
-    def reach(self, box: Box) -> Array:
+    def reach(self, box: Box) -> Floats:
         """(K,) how many times as wide the box may be before the mix is not the best everywhere in it; below 1: it is
         not so in the box itself."""
         prices, width = np.append(self.market.prices, 0.0), np.append(box.prices, 0.0)
@@ -272,7 +270,7 @@ class _Chunk:
             reach = np.where(bound, reach, self._until_another_corner(self.budget / self.span, prices, width))
         return reach
 
-    def _until_line_is_not_lowest(self, reach: Array, prices: Array, width: Array) -> None:
+    def _until_line_is_not_lowest(self, reach: Floats, prices: Floats, width: Floats) -> None:
         """Every other type, or idleness, is dearer than the line through the two types of the mix."""
         mixes, states = self.mixes, self.states
         cheap, step = prices[mixes.first][states], (prices[mixes.second] - prices[mixes.first])[states]
@@ -290,7 +288,7 @@ class _Chunk:
             gap /= moves
             np.fmin(reach, gap, out=reach)
 
-    def _until_outside(self, reach: Array, level: float) -> None:
+    def _until_outside(self, reach: Floats, level: float) -> None:
         """The demand stays between the rates of the mix; a demand does not fall to nothing."""
         assert self.demand is not None
         assert self.growth is not None
@@ -302,7 +300,7 @@ class _Chunk:
         above[self.first == self.M] = np.inf
         np.fmin(reach, above, out=reach)
 
-    def _until_another_corner(self, gain: Array, prices: Array, width: Array) -> Array:
+    def _until_another_corner(self, gain: Floats, prices: Floats, width: Floats) -> Floats:
         """No other type, nor idleness, pays more, at a `gain` (K,) per throughput, than the one type of the mix."""
         own = np.where(self.share > 0.0, self.second, self.M)
         left = prices[own] - gain * self.rates.ravel().take(own * self.n + np.arange(self.n))
@@ -314,7 +312,7 @@ class _Chunk:
             np.fmin(reach, gap, out=reach)
         return reach
 
-    def write(self, shares: Array, multipliers: Array) -> None:
+    def write(self, shares: Floats, multipliers: Floats) -> None:
         """Fill in the shares and multipliers."""
         for kind in range(self.M):
             column = (1.0 - self.share) * (self.first == kind)
@@ -354,7 +352,7 @@ class _Chunk:
                 np.minimum(self.best, able[k], out=self.best)
                 np.copyto(states, self.mixes.n_pairs + k, where=self.flag, casting="unsafe")
 
-    def _by_budget(self, budget: Array) -> None:
+    def _by_budget(self, budget: Floats) -> None:
         """Where the next step of the hull first costs more than the budget buys.
 
         The multiplier is ``min_k max(b / a_k, p_k / a_k, max_{j : p_j < p_k} (p_k - p_j) / (a_k - a_j))``: to a point
@@ -384,7 +382,7 @@ class _Chunk:
             np.minimum(value, self.best, out=self.best)
             np.copyto(self.states, self.number, where=self.flag)
 
-    def _pairs(self, need: Array, able: Array) -> None:
+    def _pairs(self, need: Floats, able: Floats) -> None:
         """A type that is too slow has the price inf, so of two types the second must be fast enough.
 
         Where the first is fast enough as well the pair counts as the first alone, no cheaper than with idle time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
@@ -12,9 +11,8 @@ from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import keep, respond_all
 from formulations.prices.goals import Goal, Place
 from formulations.prices.vertex import Tied, solve_vertex
+from throughputs.arrays import Floats
 from throughputs.numerics import dot, matmul
-
-Array = NDArray[np.float64]
 
 _PRECISION = 1e-13
 """Precision of a program, by which tied jobs are told from the others."""
@@ -122,7 +120,7 @@ class Crossover:
             **figures,
         )
 
-    def _program_of_budgets(self, active: ActiveSet, settled: Settled, rates: Array) -> StructuredProgram:
+    def _program_of_budgets(self, active: ActiveSet, settled: Settled, rates: Floats) -> StructuredProgram:
         """Over the undecided jobs and the classes that the others are folded into."""
         alone, folded, mass, budgets = settled.folded()
         left = self.capacity - alone
@@ -142,7 +140,7 @@ class Crossover:
         """Of the GPUs that all jobs ask for."""
         return float(np.add.reduce(active.jobs.loads)) / float(np.add.reduce(self.everyone.jobs.loads))
 
-    def _scale(self, prices: Array, place: Place) -> float:
+    def _scale(self, prices: Floats, place: Place) -> float:
         """Prices of a level have no unit of their own: the same worth of all capacity as before."""
         if not self.goal.levelled:
             return 1.0
@@ -159,8 +157,8 @@ class Crossover:
         )
 
     def _at_vertex(
-        self, undecided: ActiveSet, settled: Settled, shares: Array, place: Place, apart: float
-    ) -> tuple[ActiveSet, Array, Place] | None:
+        self, undecided: ActiveSet, settled: Settled, shares: Floats, place: Place, apart: float
+    ) -> tuple[ActiveSet, Floats, Place] | None:
         """Shares of the jobs that are tied at the exact prices, and the exact level; None where rounding is in the way.
 
         Tied is a job whose shares, of those of the undecided (their number, M), are `apart` from those of its best
@@ -199,7 +197,7 @@ class Crossover:
         shares, by = found
         return tied, shares, Place(place.prices, self.goal.moved(place.level, by))
 
-    def _whole(self, undecided: ActiveSet, their_shares: Array, place: Place) -> Answer:
+    def _whole(self, undecided: ActiveSet, their_shares: Floats, place: Place) -> Answer:
         """The others have their mixes, the undecided the shares (their number, M) that are given."""
         everyone, K = self.everyone, len(self.everyone)
         self.everyone.note(undecided)

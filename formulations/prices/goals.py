@@ -6,15 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
 from formulations.interior_point.structured import solve_for_logs, solve_threshold, solve_with_floors
 from formulations.prices.best_responses import Market
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from throughputs.arrays import Floats, Positions
 
 _SAMPLE_PRECISION = 1e-6
 """Precision of a sample's prices: what it leaves out costs more."""
@@ -30,11 +27,11 @@ _SAME_LEVEL = 1e-5
 class Place:
     """Prices (M,) and the level that goes with them."""
 
-    prices: Array
+    prices: Floats
     level: float
 
     @property
-    def size(self) -> Array:
+    def size(self) -> Floats:
         """(M,) what an error of each price is measured against; 0 for a type that costs nothing."""
         least = SMALLEST_PRICE * float(self.prices.max())
         return np.where(self.prices > 0, np.maximum(self.prices, least), 0.0)
@@ -43,8 +40,8 @@ class Place:
 class Goal(ABC):
     """What the jobs of a program want: demands by level, pay and floors, or what their budgets buy."""
 
-    gain: Array | None = None
-    budget: Array | None = None
+    gain: Floats | None = None
+    budget: Floats | None = None
     levelled = False
     most = 0.0
     """What all jobs could earn together."""
@@ -60,7 +57,7 @@ class Goal(ABC):
         return 1.0
 
     @abstractmethod
-    def take(self, jobs: Index) -> Goal:
+    def take(self, jobs: Positions) -> Goal:
         """The same for some jobs."""
 
     @abstractmethod
@@ -75,13 +72,13 @@ class Goal(ABC):
         """Whether no level can be better, however much capacity there is."""
         return False
 
-    def without_negligible(self, prices: Array, capacity: Array, negligible: float) -> Array:
+    def without_negligible(self, prices: Floats, capacity: Floats, negligible: float) -> Floats:
         """Prices (M,), 0 where an interior point left a capacity that is worth a part `negligible` of all at most."""
         worth = np.clip(prices, 0.0, None) * capacity
         return np.where(worth <= negligible * max(float(worth.sum()), self.most), 0.0, prices)
 
     @abstractmethod
-    def need(self) -> Array:
+    def need(self) -> Floats:
         """(K,) about how much of its time every job needs, or earns where there is no need; in any unit."""
 
     @abstractmethod
@@ -94,7 +91,7 @@ class LevelGoal(Goal):
     """The best level of a threshold objective; `alone` is that of the hardest job by itself."""
 
     objective: Threshold
-    fastest: Array
+    fastest: Floats
     alone: float
     levelled = True
 
@@ -113,7 +110,7 @@ class LevelGoal(Goal):
         """Which way the level is better."""
         return 1.0 if self.objective.higher_level_is_better else -1.0
 
-    def take(self, jobs: Index) -> LevelGoal:
+    def take(self, jobs: Positions) -> LevelGoal:
         """Over some jobs."""
         return replace(self, objective=self.objective.take(jobs), fastest=self.fastest[jobs])
 
@@ -131,7 +128,7 @@ class LevelGoal(Goal):
         """Whether it is the level that the hardest job attains alone."""
         return level == self.alone
 
-    def need(self) -> Array:
+    def need(self) -> Floats:
         """Time on the fastest type at the level of the hardest job alone."""
         return np.asarray(self.objective.demand(self.alone) / self.fastest)
 
@@ -147,20 +144,20 @@ class LevelGoal(Goal):
 class WorthGoal(Goal):
     """The largest total worth of the throughputs (gains, per GPU of the gang: `gain`), above floors."""
 
-    gains: Array
-    floors: Array | None
-    fastest: Array
-    gain: Array
+    gains: Floats
+    floors: Floats | None
+    fastest: Floats
+    gain: Floats
     most: float
 
     @classmethod
-    def of(cls, polytope: Polytope, gains: Array, floors: Array | None) -> WorthGoal:
+    def of(cls, polytope: Polytope, gains: Floats, floors: Floats | None) -> WorthGoal:
         """Over all jobs."""
         gain = gains / polytope.scale_factors
         most = float(np.add.reduce(polytope.loads * gain * polytope.fastest))
         return cls(gains, floors, polytope.fastest, gain, most)
 
-    def take(self, jobs: Index) -> WorthGoal:
+    def take(self, jobs: Positions) -> WorthGoal:
         """Over some jobs."""
         floors = None if self.floors is None else self.floors[jobs]
         some = (self.gains[jobs], floors, self.fastest[jobs], self.gain[jobs])
@@ -170,7 +167,7 @@ class WorthGoal(Goal):
         """The floors, whatever the level."""
         return Market(place.prices, self.floors, gain=self.gain)
 
-    def need(self) -> Array:
+    def need(self) -> Floats:
         """Time for the floor on the fastest type; what is earned there where there are no floors."""
         return np.asarray(self.gain * self.fastest if self.floors is None else self.floors / self.fastest)
 
@@ -185,17 +182,17 @@ class WorthGoal(Goal):
 class LogGoal(Goal):
     """The largest sum of logarithms of throughputs, weighted by budgets (per GPU of the gang: `budget`)."""
 
-    budgets: Array
-    budget: Array
+    budgets: Floats
+    budget: Floats
     most: float
 
     @classmethod
-    def of(cls, polytope: Polytope, budgets: Array) -> LogGoal:
+    def of(cls, polytope: Polytope, budgets: Floats) -> LogGoal:
         """Over all jobs."""
         budget = budgets / polytope.scale_factors
         return cls(budgets, budget, float(np.add.reduce(polytope.loads * budget)))
 
-    def take(self, jobs: Index) -> LogGoal:
+    def take(self, jobs: Positions) -> LogGoal:
         """Over some jobs."""
         return LogGoal(self.budgets[jobs], self.budget[jobs], self.most)
 
@@ -203,7 +200,7 @@ class LogGoal(Goal):
         """Budgets are all that counts."""
         return Market(place.prices, budget=self.budget)
 
-    def need(self) -> Array:
+    def need(self) -> Floats:
         """What a GPU is paid."""
         return self.budget
 

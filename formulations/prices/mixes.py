@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats, Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +30,12 @@ class Mixes:
     """
 
     n_types: int
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
+    first: Positions
+    second: Positions
     n_pairs: int
 
     @cached_property
-    def alone(self) -> Array:
+    def alone(self) -> Floats:
         """(mixes,) share of the second type where it is the same for all jobs: for a type alone, 1."""
         return np.where(
             (np.arange(len(self.first)) >= self.n_pairs) & (np.arange(len(self.first)) < self.idle), 1.0, 0.0
@@ -47,7 +46,7 @@ class Mixes:
         """Number of the mix that is nothing at all."""
         return len(self.first) - 1
 
-    def by_price(self, prices: Array) -> Mixes:
+    def by_price(self, prices: Floats) -> Mixes:
         """The same mixes with the cheaper of two types first."""
         price = np.append(prices, -1.0)
         swap = price[self.second] < price[self.first]

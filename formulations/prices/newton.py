@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.numerics import dot, matmul
 from throughputs.numerics.systems import eigh, least_squares
-
-Array = NDArray[np.float64]
 
 _LEAST_EIGENVALUE = 1e-6
 """Smallest eigenvalue of a measured curvature relative to its largest, prices being in units of their size."""
@@ -27,10 +25,10 @@ _LONGEST_STEP, _LEAST_PRICE = 0.5, 0.25
 class Curvature:
     """How much less is used when prices rise (M, M), symmetric and positive definite: the Hessian of the dual."""
 
-    matrix: Array
+    matrix: Floats
 
     @classmethod
-    def measured(cls, usage: Callable[[Array], Array], prices: Array, unit: Array, part: float) -> Curvature:
+    def measured(cls, usage: Callable[[Floats], Floats], prices: Floats, unit: Floats, part: float) -> Curvature:
         """By differences of `usage` at prices that move by a `part` of their unit (M,)."""
         M = len(prices)
         slopes = np.empty((M, M))
@@ -48,7 +46,7 @@ class Curvature:
         whole = matmul(vectors * np.maximum(values, _LEAST_EIGENVALUE * values.max()), vectors.T)
         return cls(whole / unit / unit[:, None])
 
-    def observe(self, moved: Array, expected: Array, seen: Array) -> None:
+    def observe(self, moved: Floats, expected: Floats, seen: Floats) -> None:
         """BFGS: the nearest curvature under which the last move of prices (M,) has the effect that was seen.
 
         `expected` is the excess (M,) that would have been left had usage not answered to prices, `seen` what was left.
@@ -63,7 +61,7 @@ class Curvature:
             )
 
 
-def newton_step(curvature: Array, growth: Array, excess: Array, prices: Array) -> tuple[Array, float]:
+def newton_step(curvature: Floats, growth: Floats, excess: Floats, prices: Floats) -> tuple[Floats, float]:
     """Changes of prices (M,) and level after which what is used, less by `excess` (M,), is what there is.
 
     ``excess - curvature dp + growth dt = 0`` for every type that costs something, with ``growth . dp = 0``: what one
@@ -105,7 +103,7 @@ def newton_step(curvature: Array, growth: Array, excess: Array, prices: Array) -
     return step, by
 
 
-def shortened(step: Array, by: float, prices: Array) -> tuple[Array, float]:
+def shortened(step: Floats, by: float, prices: Floats) -> tuple[Floats, float]:
     """A step of prices (M,) and level cut to where its model may still hold.
 
     A price may fall to nothing at once. How far it may rise is a matter of what is paid now: where hardly anybody

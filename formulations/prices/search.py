@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
@@ -30,9 +29,7 @@ from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
 from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, LogGoal, Place, WorthGoal
 from formulations.prices.newton import Curvature, newton_step, shortened
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from throughputs.arrays import Floats, Positions
 
 _SMALLEST, _MANY_CLASSES = 3000, 16_000
 """Number of classes below which the interior point over all of them is as fast; where there are GPUs for all."""
@@ -121,7 +118,7 @@ class _PricesFirst(Method[Answer]):
             raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
 
-def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
+def solve_for_worth(polytope: Polytope, gains: Floats, floors: Floats | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
     return _Search(polytope, WorthGoal.of(polytope, gains, floors)).run()
 
@@ -182,7 +179,7 @@ class _Search:
             self._refuse_ties(sample, place)
         return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
 
-    def _sample(self) -> tuple[Index, Array]:
+    def _sample(self) -> tuple[Positions, Floats]:
         """Some classes, and how many jobs each stands for; those that need most are in it at next to no weight."""
         polytope, need = self.polytope, self.goal.need()
         chance = polytope.loads * need
@@ -198,7 +195,7 @@ class _Search:
         most = np.sort(np.concatenate([above, equal[: _HARDEST_JOBS - len(above)]]))
         return np.concatenate([chosen, most]), np.concatenate([counts, np.full(_HARDEST_JOBS, 1e-9)])
 
-    def _some(self, jobs: Index, loads: Array) -> ActiveSet:
+    def _some(self, jobs: Positions, loads: Floats) -> ActiveSet:
         """The active set of some jobs, with loads of its own."""
         everyone = self.everyone
         return ActiveSet(jobs, everyone.jobs.take(jobs, loads), self.goal.take(jobs), everyone.states[jobs])
@@ -219,7 +216,7 @@ class _Search:
         else:
             active = replace(active, states=active.states.copy())
 
-        def usage(prices: Array) -> Array:
+        def usage(prices: Floats) -> Floats:
             return active.choose(Place(prices, place.level)).usage
 
         least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))

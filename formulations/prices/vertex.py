@@ -11,12 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import least_squares
-
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE_SHARE = 1e-8
 """Share of time below which a share of an interior point counts as 0."""
@@ -42,16 +40,16 @@ class Tied:
         that costs nothing, which need not be used up.
     """
 
-    rates: Array
-    loads: Array
-    demand: Array
-    growth: Array
-    shares: Array
-    left: Array
-    drift: Array
+    rates: Floats
+    loads: Floats
+    demand: Floats
+    growth: Floats
+    shares: Floats
+    left: Floats
+    drift: Floats
 
 
-def solve_vertex(tied: Tied) -> tuple[Array, float] | None:
+def solve_vertex(tied: Tied) -> tuple[Floats, float] | None:
     """Shares (F, M) that meet every equation, 0 where they were negligible, and by which part the level is better.
 
     The nearest to those given; None where there are none.

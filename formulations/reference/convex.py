@@ -6,14 +6,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from formulations.statements import cp, shares
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 # Tighter than the solvers' defaults, which leave up to 3e-4 on finish-time fairness.
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,7 +43,7 @@ def _solve(polytope: Polytope, objective: Objective, solver: str) -> Answer:
     return answer_of(polytope, found, prices, of_time, int(problem.solver_stats.num_iters or 0))
 
 
-def answer_of(polytope: Polytope, shares: Array, prices: Array, of_time: Array, iterations: int) -> Answer:
+def answer_of(polytope: Polytope, shares: Floats, prices: Floats, of_time: Floats, iterations: int) -> Answer:
     """From shares (N, M) and the multipliers of types (M,) and of the time of jobs (N,).
 
     Those of jobs are the largest that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j.
@@ -56,7 +54,7 @@ def answer_of(polytope: Polytope, shares: Array, prices: Array, of_time: Array, 
     return Answer(shares, each.min(axis=1), prices, iterations)
 
 
-def point_of(problem: Any, solver: str, **options: Any) -> Array:
+def point_of(problem: Any, solver: str, **options: Any) -> Floats:
     """The variable x at which a solver of cvxpy ends; RuntimeError where it has none."""
     with warnings.catch_warnings():
         # inaccuracy is judged by the certificate, not by the solver's own word

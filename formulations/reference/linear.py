@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
@@ -20,8 +19,7 @@ from formulations.interior_point.method import InteriorPoint, StructuredProgram
 from formulations.interior_point.structured import solve_with_engine
 from formulations.reference.mixed_integer import MODELS, TIGHT, MixedProgram
 from formulations.reference.stopping import StopRule
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "highs": {"small_matrix_value": 1e-12, **TIGHT},
@@ -83,16 +81,14 @@ def _solve_linear(program: StructuredProgram, solver: str) -> InteriorPoint:
     return InteriorPoint(shares, multipliers, prices, 1, 0.0 if slopes is None else float(y[-1]) * top)
 
 
-def _sizes_of_demands(rates: Array, slopes: Array) -> Array:
+def _sizes_of_demands(rates: Floats, slopes: Floats) -> Floats:
     """(K,) about what each demand is at the level of the job that can do no better alone: not underestimated."""
     fastest, rising = rates.max(axis=0), slopes > 0
     demand = slopes * max(float((fastest[rising] / slopes[rising]).min(initial=np.inf)), 0.0)
     return np.where((demand > 0) & (demand < fastest), demand, fastest)
 
 
-def _with_neglected(
-    program: StructuredProgram, neglected: NDArray[np.bool_], multipliers: Array, prices: Array
-) -> Array:
+def _with_neglected(program: StructuredProgram, neglected: Flags, multipliers: Floats, prices: Floats) -> Floats:
     """Prices at which no job would rather have the columns that a solver may have taken for nothing."""
     if not neglected.any():
         return prices

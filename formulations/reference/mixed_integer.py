@@ -11,12 +11,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.reference.stopping import StopRule
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 """Options of HiGHS for linear programs that are to be solved as exactly as it can."""
@@ -37,20 +36,20 @@ class MixedProgram:
     `matrix` is in compressed rows. `maximise`: the most instead.
     """
 
-    cost: Array
-    lower: Array
-    upper: Array
-    whole: NDArray[np.bool_]
+    cost: Floats
+    lower: Floats
+    upper: Floats
+    whole: Flags
     matrix: Any
-    row_lower: Array
-    row_upper: Array
+    row_lower: Floats
+    row_upper: Floats
     maximise: bool = False
 
     @classmethod
     def of(
         cls,
         matrix: Any,
-        cost: Array,
+        cost: Floats,
         rows: tuple[ArrayLike, ArrayLike],
         *,
         lower: ArrayLike = 0.0,
@@ -65,12 +64,12 @@ class MixedProgram:
         flags = np.broadcast_to(whole, C).astype(bool)
         return cls(cost, least, most, flags, matrix, row_least, row_most, maximise)
 
-    def of_columns(self, some: NDArray[np.intp]) -> MixedProgram:
+    def of_columns(self, some: Positions) -> MixedProgram:
         """The program in which all columns but some are 0."""
         taken = {name: getattr(self, name)[some] for name in ("cost", "lower", "upper", "whole")}
         return replace(self, matrix=self.matrix[:, some], **taken)
 
-    def with_rows(self, matrix: Any, lower: Array, upper: Array) -> MixedProgram:
+    def with_rows(self, matrix: Any, lower: Floats, upper: Floats) -> MixedProgram:
         """The program with more rows behind its own."""
         from scipy.sparse import vstack
 
@@ -81,7 +80,7 @@ class MixedProgram:
             row_upper=np.concatenate([self.row_upper, upper]),
         )
 
-    def violation(self, point: Array) -> float:
+    def violation(self, point: Floats) -> float:
         """By how much the row that is violated most is."""
         values = self.matrix @ point
         return float(np.maximum(values - self.row_upper, self.row_lower - values).max(initial=0.0))
@@ -100,15 +99,15 @@ class LinearAnswer:
     infeasible : whether it proved that there are no columns. proven : whether it came to its end.
     """
 
-    columns: Array | None
+    columns: Floats | None
     bound: float
     note: str
-    row_duals: Array | None = None
+    row_duals: Floats | None = None
     infeasible: bool = False
     proven: bool = False
 
     @property
-    def optimum(self) -> tuple[Array, Array]:
+    def optimum(self) -> tuple[Floats, Floats]:
         """Columns and row multipliers, in absolute value; RuntimeError unless they are proven to be optimal."""
         if self.columns is None or self.row_duals is None or not self.proven:
             raise RuntimeError(f"stopped with status {self.note}")
@@ -120,11 +119,11 @@ class RowBuilder:
 
     def __init__(self, n_columns: int) -> None:
         self.n_columns = n_columns
-        self.rows: list[NDArray[np.intp]] = []
-        self.columns: list[NDArray[np.intp]] = []
-        self.values: list[Array] = []
-        self.lower: list[Array] = []
-        self.upper: list[Array] = []
+        self.rows: list[Positions] = []
+        self.columns: list[Positions] = []
+        self.values: list[Floats] = []
+        self.lower: list[Floats] = []
+        self.upper: list[Floats] = []
         self.count = 0
 
     def add(self, n_rows: int, blocks: list[tuple[Any, Any, Any]], lower: Any, upper: Any) -> None:
@@ -139,7 +138,7 @@ class RowBuilder:
         self.count += n_rows
 
     @property
-    def collected(self) -> tuple[Any, Array, Array]:
+    def collected(self) -> tuple[Any, Floats, Floats]:
         """The rows, and their lower and upper limits."""
         from scipy.sparse import csr_matrix
 
@@ -147,7 +146,7 @@ class RowBuilder:
         matrix = csr_matrix(entries, shape=(self.count, self.n_columns))
         return matrix, np.concatenate(self.lower), np.concatenate(self.upper)
 
-    def program(self, cost: Array, lower: Array, upper: Array, whole: NDArray[np.bool_]) -> MixedProgram:
+    def program(self, cost: Floats, lower: Floats, upper: Floats, whole: Flags) -> MixedProgram:
         """The program of all rows collected."""
         return MixedProgram(cost, lower, upper, whole, *self.collected)
 
@@ -192,7 +191,7 @@ class Highs:
         self,
         stop: StopRule | None = None,
         *,
-        start: Array | None = None,
+        start: Floats | None = None,
         relaxed: bool = False,
         presolve: str | None = None,
         most_nodes: int | None = None,
@@ -237,11 +236,11 @@ class Highs:
             proven=proven,
         )
 
-    def set_cost(self, cost: Array) -> None:
+    def set_cost(self, cost: Floats) -> None:
         """Another objective."""
         self.solver.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
 
-    def add_rows(self, matrix: Any, lower: Array, upper: Array) -> None:
+    def add_rows(self, matrix: Any, lower: Floats, upper: Floats) -> None:
         """Rows that hold from now on; `matrix` by rows."""
         starts, indices = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
         self._accepted(self.solver.addRows(len(lower), lower, upper, matrix.nnz, starts, indices, matrix.data), "rows")
@@ -251,7 +250,7 @@ class Highs:
         gone = np.arange(kept, self.solver.getNumRow(), dtype=np.int32)
         self.solver.deleteRows(len(gone), gone)
 
-    def add_columns(self, matrix: Any, cost: Array) -> None:
+    def add_columns(self, matrix: Any, cost: Floats) -> None:
         """Columns of at least 0; `matrix` by columns."""
         C, starts, indices = len(cost), matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
         most = np.full(C, np.inf)
@@ -368,15 +367,15 @@ class Cbc:
         bound = self._bound(better.columns, stop) if again.proven else -math.inf
         return replace(better, proven=again.proven, bound=bound)
 
-    def set_cost(self, cost: Array) -> None:
+    def set_cost(self, cost: Floats) -> None:
         """Another objective."""
         self.program = replace(self.program, cost=cost)
 
-    def add_rows(self, matrix: Any, lower: Array, upper: Array) -> None:
+    def add_rows(self, matrix: Any, lower: Floats, upper: Floats) -> None:
         """Rows that hold from now on; `matrix` by rows."""
         self.program = self.program.with_rows(matrix, lower, upper)
 
-    def add_columns(self, matrix: Any, cost: Array) -> None:
+    def add_columns(self, matrix: Any, cost: Floats) -> None:
         """Columns of at least 0; `matrix` by columns."""
         from scipy.sparse import csr_array, hstack
 
@@ -391,9 +390,7 @@ class Cbc:
             maximise=program.maximise,
         )
 
-    def _read(
-        self, model: Any, x: list[Any], of_row: NDArray[np.int64], stop: StopRule, *, linear: bool
-    ) -> LinearAnswer:
+    def _read(self, model: Any, x: list[Any], of_row: Ints, stop: StopRule, *, linear: bool) -> LinearAnswer:
         """What PuLP has read of CBC's answer; `of_row` says which row each of its constraints belongs to."""
         import pulp
 
@@ -425,7 +422,7 @@ def solve_mixed(
     solver: str,
     stop: StopRule,
     *,
-    start: Array | None = None,
+    start: Floats | None = None,
     most_nodes: int | None = None,
     presolve: bool = True,
 ) -> LinearAnswer:
@@ -455,7 +452,7 @@ def _scaled(program: MixedProgram) -> tuple[float, MixedProgram]:
     return scale, replace(program, cost=program.cost / scale)
 
 
-def at_vertex(program: MixedProgram, columns: Array, n_columns: int) -> Array | None:
+def at_vertex(program: MixedProgram, columns: Floats, n_columns: int) -> Floats | None:
     """An answer whose first columns are whole, as at a vertex they are once all those are that are asked to be.
 
     A solver's answer may have these whole and yet be no vertex of the rest.

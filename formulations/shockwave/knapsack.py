@@ -7,13 +7,11 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints, Positions
 
 
-def divides(widths: Integers) -> bool:
+def divides(widths: Ints) -> bool:
     """Whether each of the distinct widths divides the next wider one."""
     distinct = np.unique(widths)
     return bool((distinct[1:] % distinct[:-1] == 0).all())
@@ -33,7 +31,7 @@ class _Level:
     """
 
     width: int
-    items: NDArray[np.intp]
+    items: Positions
     per_round: int
     single: int
     group: int
@@ -62,8 +60,8 @@ class DivisibleKnapsack:
     gpus : G.
     """
 
-    gains: Array
-    widths: Integers
+    gains: Floats
+    widths: Ints
     gpus: int
 
     @cached_property
@@ -82,7 +80,7 @@ class DivisibleKnapsack:
             levels.append(_Level(width, best_first, per_round, single, group))
         return tuple(levels)
 
-    def fits(self, rounds_per_job: Integers) -> bool:
+    def fits(self, rounds_per_job: Ints) -> bool:
         """Whether these numbers of rounds fulfil the rows."""
         if (rounds_per_job[self.widths > self.gpus] > 0).any():
             return False
@@ -90,7 +88,7 @@ class DivisibleKnapsack:
         loads = rounds_per_job * self.widths
         return all(loads[self.widths >= lv.width].sum() <= n_rounds * lv.per_round * lv.width for lv in self.levels)
 
-    def best(self, floors: Integers) -> Integers | None:
+    def best(self, floors: Ints) -> Ints | None:
         """(N,) best numbers of rounds that are at least the floors; None where none fit."""
         if not self.fits(floors):
             return None
@@ -117,7 +115,7 @@ class DivisibleKnapsack:
         return np.bincount(picked // n_rounds, minlength=len(self.widths)).astype(np.int64)
 
 
-def _grouped(values: Array, members: NDArray[np.intp], size: int) -> tuple[Array, NDArray[np.intp]]:
+def _grouped(values: Floats, members: Positions, size: int) -> tuple[Floats, Positions]:
     """Groups of `size` neighbours in order; the last one may be smaller."""
     if size == 1:
         return values, members

@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.numerics import matmul
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +27,17 @@ class Workload:
     held : (N,) a job's rounds before this one stay before it.
     """
 
-    widths: Integers
-    weights: Array
+    widths: Ints
+    weights: Floats
     gpus: int
-    held: Integers
+    held: Ints
 
     @cached_property
-    def light_first(self) -> NDArray[np.intp]:
+    def light_first(self) -> Positions:
         """(N,) jobs by weight."""
         return np.argsort(self.weights, kind="stable")
 
-    def idle(self, schedule: Booleans) -> Integers:
+    def idle(self, schedule: Flags) -> Ints:
         """(R,) GPUs that a schedule (N, R) leaves idle."""
         return np.asarray(self.gpus - matmul(self.widths, schedule))
 
@@ -59,11 +55,11 @@ class Moves:
     """
 
     size: int
-    cost: Array
-    width: Integers
-    spare: Integers
+    cost: Floats
+    width: Ints
+    spare: Ints
 
-    def jobs(self, schedule: Booleans, load: Workload, a: int, b: int) -> NDArray[np.intp]:
+    def jobs(self, schedule: Flags, load: Workload, a: int, b: int) -> Positions:
         """The jobs that move from round `a` to round `b`."""
         width = int(self.width[a, b])
         rows = load.light_first[load.widths[load.light_first] == width]
@@ -73,7 +69,7 @@ class Moves:
             return np.asarray(rows[: max(number - int(self.spare[a]) // width, 0)])
         return np.asarray(rows[len(rows) - min(number, len(rows)) :])
 
-    def carry_out(self, schedule: Booleans, load: Workload, course: list[tuple[int, int]]) -> None:
+    def carry_out(self, schedule: Flags, load: Workload, course: list[tuple[int, int]]) -> None:
         """Move jobs along a course of different rounds, at once; the schedule is changed in place."""
         taken = [self.jobs(schedule, load, a, b) for a, b in course]
         for (a, b), jobs in zip(course, taken, strict=True):
@@ -81,7 +77,7 @@ class Moves:
             schedule[jobs, b] = True
 
 
-def moves_of(schedule: Booleans, load: Workload, spare: Integers) -> list[Moves]:
+def moves_of(schedule: Flags, load: Workload, spare: Ints) -> list[Moves]:
     """The moves of each size that is the width of some jobs, the smallest first.
 
     Jobs that move to a later round are the lightest, after as many of the round's `spare` (R,) GPUs as possible. To an
@@ -113,10 +109,10 @@ def moves_of(schedule: Booleans, load: Workload, spare: Integers) -> list[Moves]
     return [Moves(size, costs[size], chosen[size], spare) for size in distinct]
 
 
-def _movable(schedule: Booleans, held: Integers) -> Booleans:
+def _movable(schedule: Flags, held: Ints) -> Flags:
     """(N, R, R) whether a job runs in one round, not in another, and may change from the first to the second."""
     inside = np.arange(schedule.shape[1]) < held[:, None]
-    movable: Booleans = schedule[:, :, None] & ~schedule[:, None, :]
+    movable: Flags = schedule[:, :, None] & ~schedule[:, None, :]
     movable &= ~inside[:, :, None] | inside[:, None, :]
     return movable
 
@@ -126,7 +122,7 @@ _LEAST_IMPROVEMENT = 1e-12
 """Least improvement, relative to the costs exchanged."""
 
 
-def improve(schedule: Booleans, load: Workload, *, cost_of: Callable[[Booleans], float], target: float) -> Booleans:
+def improve(schedule: Flags, load: Workload, *, cost_of: Callable[[Flags], float], target: float) -> Flags:
     """A schedule (N, R) of no higher cost ``sum_j weight_j sum_r r s_jr`` with the same number of rounds per job.
 
     Jobs of one width, or idle GPUs, change places with as many GPUs' worth of other jobs along a cycle of two or three
@@ -144,7 +140,7 @@ def improve(schedule: Booleans, load: Workload, *, cost_of: Callable[[Booleans],
     return schedule
 
 
-def _best_exchange(schedule: Booleans, load: Workload) -> tuple[Moves, list[tuple[int, int]]] | None:
+def _best_exchange(schedule: Flags, load: Workload) -> tuple[Moves, list[tuple[int, int]]] | None:
     """The cycle of moves that saves most; None where none saves anything."""
     best, found = 0.0, None
     for moves in moves_of(schedule, load, load.idle(schedule)):
@@ -156,19 +152,19 @@ def _best_exchange(schedule: Booleans, load: Workload) -> tuple[Moves, list[tupl
     return found
 
 
-def _best_of_two(cost: Array) -> list[tuple[int, int]]:
+def _best_of_two(cost: Floats) -> list[tuple[int, int]]:
     both = cost + cost.T
     a, b = np.unravel_index(int(np.argmin(both)), both.shape)
     return [(int(a), int(b)), (int(b), int(a))]
 
 
-def _best_of_three(cost: Array) -> list[tuple[int, int]]:
+def _best_of_three(cost: Floats) -> list[tuple[int, int]]:
     all_three = cost[:, :, None] + cost[None, :, :] + cost.T[:, None, :]
     a, b, c = (int(at) for at in np.unravel_index(int(np.argmin(all_three)), all_three.shape))
     return [(a, b), (b, c), (c, a)]
 
 
-def place_missing(schedule: Booleans, missing: Integers, load: Workload) -> Booleans:
+def place_missing(schedule: Flags, missing: Ints, load: Workload) -> Flags:
     """The schedule (N, R) with as many of the missing rounds (N,) placed as is easily done.
 
     Idle GPUs may be enough in all and yet lie in rounds of too few each, or in rounds in which the job runs already.
@@ -185,7 +181,7 @@ def place_missing(schedule: Booleans, missing: Integers, load: Workload) -> Bool
     return schedule
 
 
-def _with_one_more(schedule: Booleans, job: int, load: Workload) -> Booleans | None:
+def _with_one_more(schedule: Flags, job: int, load: Workload) -> Flags | None:
     """The schedule with one more round of a job; None where no round has room or can be given it."""
     idle = load.idle(schedule)
     places = np.flatnonzero(~schedule[job])
@@ -205,14 +201,12 @@ def _with_one_more(schedule: Booleans, job: int, load: Workload) -> Booleans | N
     return None
 
 
-def _real_moves(schedule: Booleans, load: Workload) -> list[Moves]:
+def _real_moves(schedule: Flags, load: Workload) -> list[Moves]:
     """Moves in which no idle GPUs stand for jobs."""
     return moves_of(schedule, load, np.zeros(schedule.shape[1], dtype=np.int64))
 
 
-def _move_out(
-    schedule: Booleans, place: int, lacking: int, idle: Integers, all_moves: list[Moves], load: Workload
-) -> bool:
+def _move_out(schedule: Flags, place: int, lacking: int, idle: Ints, all_moves: list[Moves], load: Workload) -> bool:
     """Move jobs of at most so many GPUs out of a round to idle GPUs of others; whether there were any."""
     for moves in reversed(all_moves):
         open_to = idle >= moves.size

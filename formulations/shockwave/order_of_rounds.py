@@ -6,17 +6,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder, at_vertex, solve_linear, solve_mixed
 from formulations.reference.stopping import StopRule
 from formulations.shockwave.moves import Workload, improve, place_missing
 from formulations.shockwave.rounds import relative_gap_of
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.numerics import matmul
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 
 _MOST_NODES = 200
 """Nodes of HiGHS for a better order or a better proof, where neither is asked for."""
@@ -38,15 +34,15 @@ class Ordering:
     needed, until : (N,) so many of a job's rounds have to lie in the first so many of the window.
     """
 
-    widths: Integers
-    rounds_per_job: Integers
-    weights: Array
+    widths: Ints
+    rounds_per_job: Ints
+    weights: Floats
     gpus: int
     rounds: int
-    needed: Integers
-    until: Integers
+    needed: Ints
+    until: Ints
 
-    def take(self, jobs: NDArray[np.intp]) -> Ordering:
+    def take(self, jobs: Positions) -> Ordering:
         """The same of some of the jobs."""
         counts = self.rounds_per_job[jobs]
         rows = (self.widths[jobs], counts, self.weights[jobs], self.gpus, self.rounds)
@@ -58,13 +54,13 @@ class Ordering:
         held = np.where(self.needed > 0, self.until, self.rounds)
         return Workload(self.widths, self.weights, self.gpus, held)
 
-    def missing(self, schedule: Booleans) -> Integers:
+    def missing(self, schedule: Flags) -> Ints:
         """(N,) rounds that a schedule (N, R) owes to each job, in all or by its early rounds."""
         early = (schedule & (np.arange(self.rounds) < self.until[:, None])).sum(axis=1)
-        missing: Integers = np.maximum(self.rounds_per_job - schedule.sum(axis=1), self.needed - early)
+        missing: Ints = np.maximum(self.rounds_per_job - schedule.sum(axis=1), self.needed - early)
         return np.maximum(missing, 0)
 
-    def cost(self, schedule: Booleans) -> float:
+    def cost(self, schedule: Flags) -> float:
         """``sum_j weight_j sum_r r s_jr`` of a schedule (N, R)."""
         return math.fsum(self.weights * (schedule * np.arange(self.rounds)).sum(axis=1))
 
@@ -76,8 +72,8 @@ class Placement:
     `missing` (N,) counts the rounds that found no place; cost and bound are stated where there are none.
     """
 
-    schedule: Booleans
-    missing: Integers
+    schedule: Flags
+    missing: Ints
     cost: float
     bound: float
     solver: str
@@ -93,7 +89,7 @@ def order_rounds(
     method: str,
     relative_gap: float,
     time_limit_seconds: float,
-    known: Booleans | None = None,
+    known: Flags | None = None,
 ) -> Placement:
     """Place every job's rounds, urgent ones first::
 
@@ -142,7 +138,7 @@ def _all_at_once(ordering: Ordering) -> Placement | None:
     return Placement(schedule, np.zeros_like(ordering.widths), cost, cost, "at once")
 
 
-def _by_relaxation(ordering: Ordering, relative_gap: float, known: Booleans | None) -> Placement:
+def _by_relaxation(ordering: Ordering, relative_gap: float, known: Flags | None) -> Placement:
     shares, bound = _relaxation(ordering)
     rows = (ordering.rounds_per_job, ordering.widths, ordering.weights / ordering.widths, ordering.gpus)
     schedule = follow(shares, *rows, ordering.needed, ordering.until)
@@ -158,7 +154,7 @@ def _by_relaxation(ordering: Ordering, relative_gap: float, known: Booleans | No
     return _improved(ordering, schedule, bound, relative_gap, "relaxation")
 
 
-def _improved(ordering: Ordering, schedule: Booleans, bound: float, relative_gap: float, solver: str) -> Placement:
+def _improved(ordering: Ordering, schedule: Flags, bound: float, relative_gap: float, solver: str) -> Placement:
     """A complete schedule after exchanges between its rounds, to a tenth of the gap if they lead there."""
     target = bound + 0.1 * relative_gap * abs(bound)
     schedule = improve(schedule, ordering.load, cost_of=ordering.cost, target=target)
@@ -189,10 +185,10 @@ def _by_counts(
     return found if found.cost < placed.cost else replace(placed, bound=bound)
 
 
-def _tiers(weights: Array) -> list[NDArray[np.intp]]:
+def _tiers(weights: Floats) -> list[Positions]:
     """Jobs in groups of weights of comparable size, the heaviest first."""
     order = np.argsort(-weights, kind="stable")
-    tiers: list[NDArray[np.intp]] = []
+    tiers: list[Positions] = []
     while len(order):
         inside = int(np.searchsorted(-weights[order], -weights[order[0]] / _TIER_RATIO, side="right"))
         tiers.append(order[:inside])
@@ -200,7 +196,7 @@ def _tiers(weights: Array) -> list[NDArray[np.intp]]:
     return tiers
 
 
-def _relaxation(ordering: Ordering) -> tuple[Array, float]:
+def _relaxation(ordering: Ordering) -> tuple[Floats, float]:
     """Shares of the rounds (N, R) by the linear relaxation, and the bound.
 
     One tier of weights is settled at a time: in double precision the heaviest would hide all others. What the lighter
@@ -225,7 +221,7 @@ def _relaxation(ordering: Ordering) -> tuple[Array, float]:
     return shares, max(bound, _bound(ordering, ordering.weights, all_prices))
 
 
-def _bound(ordering: Ordering, weights: Array, prices: Array) -> float:
+def _bound(ordering: Ordering, weights: Floats, prices: Floats) -> float:
     """The bound that prices of the rounds prove; rows of early rounds are left out, which only lowers it."""
     costs = weights[:, None] * np.arange(ordering.rounds) + ordering.widths[:, None] * prices
     costs.sort(axis=1)
@@ -233,7 +229,9 @@ def _bound(ordering: Ordering, weights: Array, prices: Array) -> float:
     return max(0.0, math.fsum((costs * chosen).sum(axis=1)) - ordering.gpus * math.fsum(prices))
 
 
-def _program(ordering: Ordering, weights: Array, lower: Array, upper: Array, *, counted: bool = False) -> MixedProgram:
+def _program(
+    ordering: Ordering, weights: Floats, lower: Floats, upper: Floats, *, counted: bool = False
+) -> MixedProgram:
     """The rows of the program: rounds, numbers of rounds, early rounds; with numbers of jobs per width if `counted`.
 
     The numbers of jobs of width 1 follow from the others, and have no columns.
@@ -261,14 +259,14 @@ def _program(ordering: Ordering, weights: Array, lower: Array, upper: Array, *, 
 
 
 def follow(
-    shares: Array,
-    rounds_per_job: Integers,
-    widths: Integers,
-    density: Array,
+    shares: Floats,
+    rounds_per_job: Ints,
+    widths: Ints,
+    density: Floats,
     gpus: int,
-    needed: Integers,
-    until: Integers,
-) -> Booleans:
+    needed: Ints,
+    until: Ints,
+) -> Flags:
     """(N, R) schedule: in each round those furthest behind their shares (N, R) run, the denser first.
 
     Jobs that need every round that is left run in any case, and so many GPUs of wide jobs that the rounds that remain
@@ -301,10 +299,10 @@ def follow(
 def _take(
     order: list[int],
     first: int,
-    left: Integers,
-    widths: Integers,
+    left: Ints,
+    widths: Ints,
     free: int,
-    running: Booleans,
+    running: Flags,
     at_least: int | None = None,
 ) -> int:
     """Let the first jobs of an order run as far as they fit, or until enough GPUs are theirs; the GPUs still free."""

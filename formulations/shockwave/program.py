@@ -7,14 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import figures
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.numerics import exp, log
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 DEFAULT_BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of a job's epochs between which the logarithm is replaced by straight pieces."""
@@ -100,21 +97,21 @@ class PlanningProgram:
     gpus: int
     rounds: int
     round_seconds: float
-    widths: Integers
-    epochs: Array
-    epochs_done: Array
-    epoch_seconds: Array
-    remaining_seconds: Array
-    target_seconds: Array
+    widths: Ints
+    epochs: Floats
+    epochs_done: Floats
+    epoch_seconds: Floats
+    remaining_seconds: Floats
+    target_seconds: Floats
     now_seconds: float
-    share: float | Array
+    share: float | Floats
     makespan_weight: float = 1e-3
     fairness_exponent: float = 12.0
     largest_rho: float = 1.0
     bases: tuple[float, ...] = DEFAULT_BASES
     priority_cap: float | None = 1e5
     fairness_rows: str = "own_finish"
-    start_seconds: float | Array = 0.0
+    start_seconds: float | Floats = 0.0
 
     def __post_init__(self) -> None:
         for name in ("gpus", "rounds"):
@@ -168,17 +165,17 @@ class PlanningProgram:
         return len(self.widths)
 
     @property
-    def shares(self) -> Array:
+    def shares(self) -> Floats:
         """(N,) s_j."""
         return np.asarray(self.share, dtype=np.float64)
 
     @property
-    def starts(self) -> Array:
+    def starts(self) -> Floats:
         """(N,) a_j."""
         return np.asarray(self.start_seconds, dtype=np.float64)
 
     @property
-    def due(self) -> Array:
+    def due(self) -> Floats:
         """(N,) ``tau_j = a_j + rhomax (T_j - a_j)``, seconds."""
         return self.starts + self.largest_rho * (self.target_seconds - self.starts)
 
@@ -188,36 +185,36 @@ class PlanningProgram:
         return self.now_seconds + self.rounds * self.round_seconds
 
     @cached_property
-    def priorities(self) -> Array:
+    def priorities(self) -> Floats:
         """(N,) ``pr_j`` of stage 2."""
         estimate = self.now_seconds + self.remaining_seconds / self.shares
         rho = np.maximum(estimate - self.starts, 0.0) / (self.target_seconds - self.starts)
         exponent = np.where(self.remaining_seconds < self.round_seconds, _ALMOST_DONE_EXPONENT, self.fairness_exponent)
         with np.errstate(divide="ignore"):
             logs = np.where(rho > self.largest_rho, exponent * log(rho), 0.0)
-        priorities: Array = exp(np.minimum(logs, _LARGEST_LOG_PRIORITY))
+        priorities: Floats = exp(np.minimum(logs, _LARGEST_LOG_PRIORITY))
         # an estimate above a rhomax below 1 may yield less than 1
         return priorities if self.priority_cap is None else np.minimum(priorities, self.priority_cap)
 
     @cached_property
-    def log_bases(self) -> Array:
+    def log_bases(self) -> Floats:
         """(B,) logarithms of the bases."""
         return log(np.maximum(self.bases, _LEAST_PROGRESS))
 
     @cached_property
-    def epochs_by_rounds(self) -> Array:
+    def epochs_by_rounds(self) -> Floats:
         """(N, R + 1) ``p_j`` for 0..R rounds."""
         seconds = self.round_seconds * np.arange(self.rounds + 1)
         return np.minimum((self.epochs - self.epochs_done)[:, None], seconds / self.epoch_seconds[:, None])
 
     @cached_property
-    def utilities_by_rounds(self) -> Array:
+    def utilities_by_rounds(self) -> Floats:
         """(N, R + 1) ``U_j`` for 0..R rounds: concave, as time spent on epochs is."""
         progress = (self.epochs_done[:, None] + self.epochs_by_rounds) / self.epochs[:, None]
         return np.interp(progress, self.bases, self.log_bases)
 
     @cached_property
-    def remaining_by_rounds(self) -> Array:
+    def remaining_by_rounds(self) -> Floats:
         """(N, R + 1) ``L_j`` for 0..R rounds, seconds."""
         left = self.remaining_seconds[:, None] - self.epoch_seconds[:, None] * self.epochs_by_rounds
         # what is left of a difference of equal times is not worth a round
@@ -225,17 +222,17 @@ class PlanningProgram:
         return np.maximum(left, 0.0)
 
     @cached_property
-    def longest_remaining(self) -> Array:
+    def longest_remaining(self) -> Floats:
         """(N,) most seconds that the fairness rows leave to a job after the window; infinite where no row asks."""
         if self.fairness_rows == "off":
             return np.full(self.n_jobs, np.inf)
-        left: Array = self.shares * (self.due - self.end_seconds)
+        left: Floats = self.shares * (self.due - self.end_seconds)
         if self.fairness_rows == "published":
             return left
         return np.where(left >= 0, left, np.inf)
 
     @cached_property
-    def deadlines(self) -> tuple[Integers, Integers]:
+    def deadlines(self) -> tuple[Ints, Ints]:
         """(N,) rounds ``q_j`` that a job needs, and the (N,) number ``b_j`` of first rounds they have to lie in.
 
         ``q_j = 0`` and ``b_j = R`` where no such row holds.
@@ -251,14 +248,14 @@ class PlanningProgram:
         b = np.where(held, np.clip(until, -1, self.rounds), self.rounds).astype(np.int64)
         return q, b
 
-    def take(self, jobs: NDArray[np.intp]) -> PlanningProgram:
+    def take(self, jobs: Positions) -> PlanningProgram:
         """The same program with its jobs in another order (positions)."""
         moved = {name: np.asarray(getattr(self, name))[jobs] for name in ("widths", *_PER_JOB)}
         return PlanningProgram(
             **{field.name: moved.get(field.name, getattr(self, field.name)) for field in fields(self)}
         )
 
-    def order_by_content(self) -> NDArray[np.intp]:
+    def order_by_content(self) -> Positions:
         """Positions of the jobs in an order that depends on what they are, not on where they stand.
 
         Jobs alike in every figure stay in the order in which they are given.

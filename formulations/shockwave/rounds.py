@@ -7,12 +7,9 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.shockwave.knapsack import DivisibleKnapsack
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints
 
 GAP_FLOOR = 1e-3
 """Objectives smaller than this are taken for this large when a gap is stated relative to them."""
@@ -37,12 +34,12 @@ class RoundsAnswer:
     schedule : (N, R) their places, where they came with them.
     """
 
-    rounds_per_job: Integers
+    rounds_per_job: Ints
     objective: float
     excess: float
     reference: float
     solver: str = "knapsack"
-    schedule: NDArray[np.bool_] | None = None
+    schedule: Flags | None = None
 
     @property
     def gap(self) -> float:
@@ -51,14 +48,14 @@ class RoundsAnswer:
 
 
 def solve_rounds(
-    gains: Array,
-    start: Array,
-    remaining: Array,
-    widths: Integers,
+    gains: Floats,
+    start: Floats,
+    remaining: Floats,
+    widths: Ints,
     gpus: int,
     makespan_weight: float,
-    floors: Integers,
-    comparable: Array,
+    floors: Ints,
+    comparable: Floats,
     *,
     relative_gap: float,
     deadline: float,
@@ -106,14 +103,14 @@ class _Search:
 
     def __init__(
         self,
-        gains: Array,
-        start: Array,
-        remaining: Array,
-        widths: Integers,
+        gains: Floats,
+        start: Floats,
+        remaining: Floats,
+        widths: Ints,
         gpus: int,
         weight: float,
-        floors: Integers,
-        comparable: Array,
+        floors: Ints,
+        comparable: Floats,
     ) -> None:
         self.knapsack = DivisibleKnapsack(gains, widths, gpus)
         self.gains, self.start, self.remaining, self.weight, self.floors = gains, start, remaining, weight, floors
@@ -136,7 +133,7 @@ class _Search:
         self.longest = math.nan
         self.objective = self.reference = -math.inf
 
-    def _levels(self) -> Array:
+    def _levels(self) -> Floats:
         """Longest remainders that a best plan can have, longest first."""
         runs = (self.widths <= self.knapsack.gpus) & (self.gains.shape[1] > 0)
         least = np.where(runs, self.remaining[:, -1], self.remaining[:, 0]).max(initial=0.0)
@@ -212,21 +209,21 @@ class _Search:
         self.promise[candidate:] = np.minimum(self.promise[candidate:], at_most[candidate:])
         self.promise[candidate] = -math.inf
 
-    def longest_of(self, rounds: Integers) -> float:
+    def longest_of(self, rounds: Ints) -> float:
         """Longest remainder of a plan, seconds."""
         return float(self.remaining[np.arange(len(rounds)), rounds].max(initial=0.0))
 
-    def _chosen(self, rounds: Integers) -> NDArray[np.bool_]:
-        chosen: NDArray[np.bool_] = (np.arange(self.gains.shape[1]) < rounds[:, None]).ravel()
+    def _chosen(self, rounds: Ints) -> Flags:
+        chosen: Flags = (np.arange(self.gains.shape[1]) < rounds[:, None]).ravel()
         return chosen
 
-    def _difference(self, rounds: Integers, longest: float) -> float:
+    def _difference(self, rounds: Ints, longest: float) -> float:
         """How much better a plan is than the best so far, with no digits lost to what both have in common."""
         ours, theirs = self._chosen(rounds), self._chosen(self.incumbent)
         terms = np.concatenate((self.flat[ours & ~theirs], -self.flat[theirs & ~ours]))
         return math.fsum((*terms, -self.weight * longest, self.weight * self.longest))
 
-    def _price_of(self, rounds: Integers, least: Integers) -> float:
+    def _price_of(self, rounds: Ints, least: Ints) -> float:
         """Best gain per GPU that a plan leaves out, the price at which its own remainder is best bounded."""
         used = float((rounds * self.widths).sum())
         if used + float(self.widths.min(initial=1)) <= self.capacity:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
@@ -22,9 +21,8 @@ from formulations.shockwave.program import PlanningProgram
 from formulations.shockwave.rounds import RoundsAnswer, solve_rounds
 from formulations.shockwave.written import rounds_of, significant, state
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import matmul
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +50,9 @@ class PlanSolution:
     seconds : time for everything.
     """
 
-    rounds_per_job: NDArray[np.int64]
-    schedule: NDArray[np.bool_]
-    backfilled: NDArray[np.bool_]
+    rounds_per_job: Ints
+    schedule: Flags
+    backfilled: Flags
     stage: int
     objective: float
     bound: float
@@ -63,14 +61,12 @@ class PlanSolution:
     ordering_cost: float
     ordering_bound: float
     ordering_gap: float
-    utilities: Array
-    remaining_after: Array
+    utilities: Floats
+    remaining_after: Floats
     solver: str
     attempts: tuple[Attempt, ...]
     seconds: float
 
-
-Integers = NDArray[np.int64]
 
 FORMS = ("rounds", "counts", "binaries")
 SOLVERS = ("auto", "highs", "cbc")
@@ -209,7 +205,7 @@ class _Solve:
                 return _Stage(self, 1, floors).plan()
         return _Stage(self, 2, np.zeros(self.program.n_jobs, dtype=np.int64)).plan()
 
-    def _fairness_floors(self) -> Integers | None:
+    def _fairness_floors(self) -> Ints | None:
         """(N,) least rounds by the fairness rows; None when they are off, or need no solver to be refuted."""
         program = self.program
         if program.fairness_rows == "off":
@@ -219,14 +215,14 @@ class _Solve:
         least = (program.remaining_by_rounds > allowed[:, None]).sum(axis=1)
         if (least > program.rounds).any() or (needed > until).any():
             return None
-        floors: Integers = np.maximum(least, needed)
+        floors: Ints = np.maximum(least, needed)
         return None if ((floors > 0) & (program.widths > program.gpus)).any() else floors
 
 
 class _Stage:
     """One stage: its objective, and one way after the other to numbers of rounds that have their places."""
 
-    def __init__(self, solve: _Solve, stage: int, floors: Integers) -> None:
+    def __init__(self, solve: _Solve, stage: int, floors: Ints) -> None:
         self.solve, self.stage, self.floors, self.program = solve, stage, floors, solve.program
         self.deadline = time.monotonic() + solve.seconds
         self.relaxed: RoundsAnswer | None = None
@@ -239,7 +235,7 @@ class _Stage:
         self.comparable = np.minimum(1.0, _LARGEST_COMPARABLE / self.priorities)
         steps = np.diff(program.utilities_by_rounds, axis=1)
         # concave but for rounding errors
-        self.gains: Array = np.maximum(np.minimum.accumulate(steps, axis=1), 0.0) * self.weights[:, None]
+        self.gains: Floats = np.maximum(np.minimum.accumulate(steps, axis=1), 0.0) * self.weights[:, None]
         self.gains[program.widths > program.gpus] = 0.0
 
     def plan(self) -> _Plan:
@@ -309,13 +305,13 @@ class _Stage:
         objective, reference = self._objective(rounds)
         return RoundsAnswer(rounds, objective, max(0.0, -answer.bound - objective), reference, solver, schedule)
 
-    def _objective(self, rounds_per_job: Integers) -> tuple[float, float]:
+    def _objective(self, rounds_per_job: Ints) -> tuple[float, float]:
         """Objective, and the size that its gap is relative to."""
         utilities = self.weights * significant(self.program.utilities_by_rounds, rounds_per_job)
         longest = self.program.makespan_weight * self._longest(rounds_per_job)
         return math.fsum((*utilities, -longest)), math.fsum((*(utilities * self.comparable), -longest))
 
-    def _longest(self, rounds_per_job: Integers) -> float:
+    def _longest(self, rounds_per_job: Ints) -> float:
         return float(significant(self.program.remaining_by_rounds, rounds_per_job).max())
 
     def _difference(self, ours: RoundsAnswer, theirs: RoundsAnswer) -> float:
@@ -325,7 +321,7 @@ class _Stage:
         longest = self._longest(their) - self._longest(our)
         return math.fsum((*utilities, self.program.makespan_weight * longest))
 
-    def _ordering_of(self, rounds_per_job: Integers) -> Ordering:
+    def _ordering_of(self, rounds_per_job: Ints) -> Ordering:
         """A later round costs pr_j / n_j; the published stage 1 leaves the order open, ours takes 1 / n_j."""
         program = self.program
         needed, until = program.deadlines
@@ -354,12 +350,7 @@ class _Stage:
         return replace(mended, excess=max(numbers.excess + self._difference(numbers, mended), 0.0))
 
 
-Booleans = NDArray[np.bool_]
-
-
-def backfill(
-    schedule: Booleans, widths: NDArray[np.int64], gpus: int, remaining_seconds: NDArray[np.float64]
-) -> Booleans:
+def backfill(schedule: Flags, widths: Ints, gpus: int, remaining_seconds: Floats) -> Flags:
     """The schedule (N, R) with jobs added to each round while they fit, those with most left to run first.
 
     Jobs with equally much left are taken in the order in which they are given.
@@ -382,7 +373,7 @@ def backfill(
     return filled
 
 
-def fill_with_gain(schedule: Booleans, gains: NDArray[np.float64], widths: NDArray[np.int64], gpus: int) -> Booleans:
+def fill_with_gain(schedule: Flags, gains: Floats, widths: Ints, gpus: int) -> Flags:
     """The schedule (N, R) with rounds of any gain added where they fit, those with most gain per GPU first."""
     filled = schedule.copy()
     idle = gpus - matmul(widths, schedule)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder, at_vertex
 from formulations.shockwave.program import PlanningProgram
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
+from throughputs.arrays import Flags, Floats, Ints, Positions
 
 
-def state(program: PlanningProgram, weights: Array, *, fairness: bool, form: str) -> MixedProgram:
+def state(program: PlanningProgram, weights: Floats, *, fairness: bool, form: str) -> MixedProgram:
     """``min k L - sum_j weight_j U_j`` over the rows of `PlanningProgram`, in one of three forms.
 
     - "binaries": as published, with N R binaries ``s_jr``, but without those that keep the pieces of the logarithm next
@@ -69,7 +65,7 @@ class _Columns:
         self.longest = self._next(1, 1)[:, 0]
         self.u = self._next(len(self.wider), R)
 
-    def _next(self, n_rows: int, n_each: int) -> NDArray[np.intp]:
+    def _next(self, n_rows: int, n_each: int) -> Positions:
         start = self.n_columns
         self.n_columns += n_rows * n_each
         return np.arange(start, self.n_columns).reshape(n_rows, n_each)
@@ -108,8 +104,8 @@ def _add_fairness(rows: RowBuilder, program: PlanningProgram, columns: _Columns)
 
 
 def rounds_of(
-    statement: MixedProgram, columns: Array, program: PlanningProgram, form: str
-) -> tuple[Integers, Booleans | None]:
+    statement: MixedProgram, columns: Floats, program: PlanningProgram, form: str
+) -> tuple[Ints, Flags | None]:
     """Numbers of rounds, and but in form "rounds" the schedule (N, R), of an answer's columns."""
     if form == "rounds":
         return np.round(columns[: program.n_jobs]).astype(np.int64), None
@@ -119,6 +115,6 @@ def rounds_of(
     return schedule.sum(axis=1), schedule
 
 
-def significant(table: Array, rounds_per_job: Integers) -> Array:
+def significant(table: Floats, rounds_per_job: Ints) -> Floats:
     """(N,) entries of a table (N, R + 1) at each job's number of rounds."""
     return table[np.arange(len(rounds_per_job)), rounds_per_job]

@@ -8,14 +8,12 @@ its GPUs as well. So it bounds what they bring, and where multipliers are unique
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.polytope import parts
+from throughputs.arrays import Floats, Ints
 
-Array = NDArray[np.float64]
 
-
-def with_absent_types(worth: Array, scale_factors: NDArray[np.int64] | Array, prices: Array, capacity: Array) -> Array:
+def with_absent_types(worth: Floats, scale_factors: Ints | Floats, prices: Floats, capacity: Floats) -> Floats:
     """`prices` (M,) completed by those of types without GPUs.
 
     Parameters
@@ -40,7 +38,7 @@ def with_absent_types(worth: Array, scale_factors: NDArray[np.int64] | Array, pr
     return completed
 
 
-def prices_of_none(rates: Array) -> Array:
+def prices_of_none(rates: Floats) -> Floats:
     """(M,) prices where jobs with `rates` (N, M) stand outside of the program: not known for types that they run on.
 
     With GPUs for a job that gains nothing from any other type, an objective over all jobs would be one over more jobs.

@@ -32,7 +32,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
 from formulations.core.objectives import Objective, Threshold
@@ -43,11 +42,10 @@ from formulations.prices import search as prices
 from formulations.solving.backends import Backend, in_order
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats
 from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 EVENNESS = 1e-6
 """Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
@@ -81,7 +79,7 @@ _HOLDING_MULTIPLIER = 1e-7
 class Choice:
     """Chosen shares (N, M), and how far their total worth is from the most possible, relative; nan: not asked."""
 
-    shares: Array
+    shares: Floats
     efficiency_gap: float = np.nan
 
 
@@ -101,7 +99,7 @@ class Among:
         """The optimum at hand."""
         return Choice(self.best.shares)
 
-    def of_sum(self, gains: Array) -> Choice:
+    def of_sum(self, gains: Floats) -> Choice:
         """Where the objective is the sum of throughputs by their `gains` (N,): the most even."""
         polytope, best = self.polytope, self.best
         worth = gains[:, None] * polytope.rates
@@ -110,7 +108,7 @@ class Among:
             return Choice(_without_negligible(polytope, best.shares), best.gap)
         return _choose(polytope, gains, None, None, EVENNESS / 10) or self.as_found()
 
-    def of_throughputs(self, held: NDArray[np.bool_], *, raising: bool) -> Choice:
+    def of_throughputs(self, held: Flags, *, raising: bool) -> Choice:
         """Where throughputs are settled: the most even, or where they may be `raising`, of the most worth.
 
         `held` (N,) are jobs whose throughput the multipliers prove to be the only one.
@@ -198,7 +196,7 @@ def _differ(polytope: Polytope) -> bool:
     return 2 * len(distinct.first) > polytope.n_jobs
 
 
-def _is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArray[np.bool_]) -> bool:
+def _is_unique(polytope: Polytope, worth: Floats, prices: Floats, demanding: Flags) -> bool:
     return polytope.n_jobs <= _MOST_CLASSES_TO_EVEN and is_unique(polytope, worth, prices, demanding)
 
 
@@ -220,7 +218,7 @@ def _even(polytope: Polytope, best: Certificate, *, raising: bool) -> Choice:
     return Choice(best.shares, 0.0)
 
 
-def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array) -> Choice | None:
+def _spread(polytope: Polytope, u: Floats, relaxation: float, start: Floats) -> Choice | None:
     """The most even shares with throughputs `u` (N,), up to a relaxation; None when they are not found."""
     weights = polytope.normalised_worth * polytope.fastest
     try:
@@ -259,14 +257,14 @@ def _merit_of_level(polytope: Polytope, objective: Threshold, best: Certificate)
     return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
 
 
-def _without_negligible(polytope: Polytope, shares: Array) -> Array:
+def _without_negligible(polytope: Polytope, shares: Floats) -> Floats:
     """Interior points stop short of zero; a share that yields next to none of its job's throughput is none."""
     yields = polytope.rates * shares
     return np.where(yields <= _NEGLIGIBLE_YIELD * yields.max(axis=1, keepdims=True), 0.0, shares)
 
 
 def _choose(
-    polytope: Polytope, gains: Array, floors: Array | None, start: Array | None, evenness: float
+    polytope: Polytope, gains: Floats, floors: Floats | None, start: Floats | None, evenness: float
 ) -> Choice | None:
     """One attempt; None when it is not solved or not well enough, or leaves a choice without evenness."""
     worth = gains[:, None] * polytope.rates

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import instance, tolerance_of
 from formulations.core.certificate import Certificate, certify
@@ -21,8 +20,7 @@ from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling,
 from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.backends import Backend
 from formulations.solving.choice import Among, Choice, chooser
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Flags, Floats, Positions
 
 TOLERANCE = 1e-7
 """Relative gap up to which an answer is called optimal."""
@@ -65,7 +63,7 @@ def solve(
     tolerance_of("solve", tolerance)
     rule = chooser(choice)
     backends = rule.backends(solver, polytope.n_jobs)
-    served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
+    served: Flags = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
     if not rule.as_stated:
         types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
@@ -115,9 +113,9 @@ def _marginals(
     objective: Objective,
     proof: Certificate,
     classes: Classes,
-    jobs: NDArray[np.intp],
-    types: NDArray[np.intp],
-) -> tuple[Array, Array]:
+    jobs: Positions,
+    types: Positions,
+) -> tuple[Floats, Floats]:
     """Prices (M,) and multipliers (N,) that prove the bound, over all types and jobs."""
     of_classes, dual = proof.proving or (proof.multipliers, proof.dual_prices)
     prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(polytope.n_jobs)
@@ -135,7 +133,7 @@ def _marginals(
 
 
 def _reduce(
-    polytope: Polytope, objective: Objective, jobs: NDArray[np.intp], types: NDArray[np.intp], *, aggregates: bool
+    polytope: Polytope, objective: Objective, jobs: Positions, types: Positions, *, aggregates: bool
 ) -> Classes:
     """Classes of identical jobs, in one order for all ways to list them: sums then have the same last bits.
 
@@ -150,17 +148,17 @@ def _reduce(
 
 
 def _expand(
-    shares: Array,
-    rates: Array,
+    shares: Floats,
+    rates: Floats,
     classes: Classes,
-    jobs: NDArray[np.intp],
-    types: NDArray[np.intp],
+    jobs: Positions,
+    types: Positions,
     shape: tuple[int, ...],
-) -> Array:
+) -> Floats:
     """From classes (K, served types) to all jobs (N, M); no time on a type that yields nothing."""
     if any(((shares[part] > 0) & ~(rates[part] > 0)).any() for part in parts(len(shares))):
         shares = np.where(rates > 0, shares, 0.0)
-    of_jobs: Array = shares.take(classes.of, axis=0, mode="clip")
+    of_jobs: Floats = shares.take(classes.of, axis=0, mode="clip")
     if of_jobs.shape == shape and (types[:-1] < types[1:]).all():
         return of_jobs
     whole = np.zeros(shape)
@@ -239,7 +237,7 @@ def _fill(
         proof = rest.among_all(best.certificate)
         return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, (best, proof))
 
-    def settle(level: Level, fixed: NDArray[np.bool_], due: Array) -> Array:
+    def settle(level: Level, fixed: Flags, due: Floats) -> Floats:
         return rest.settle(level.source[0].certificate, fixed, due)
 
     levels = fill(objective, polytope.fastest, solve_level, settle)

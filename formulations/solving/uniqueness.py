@@ -8,13 +8,10 @@ of capacity: the optimum is unique if no combination of it leaves the use of eve
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics.systems import null_space, singular_values
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _FREE_COST = 1e-7
 """Reduced cost, relative to what the job earns, up to which a column counts as free: on the safe side."""
@@ -26,7 +23,7 @@ _LEAST_SINGULAR_VALUE = 1e-6
 """Smallest relative singular value of independent directions."""
 
 
-def is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArray[np.bool_]) -> bool:
+def is_unique(polytope: Polytope, worth: Floats, prices: Floats, demanding: Flags) -> bool:
     """Whether the shares that earn the most at these prices are determined.
 
     Parameters
@@ -47,7 +44,7 @@ def is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArra
     return rank_of(moves) == len(moves)
 
 
-def free_columns(polytope: Polytope, worth: Array, prices: Array) -> tuple[Mask, Mask]:
+def free_columns(polytope: Polytope, worth: Floats, prices: Floats) -> tuple[Flags, Flags]:
     """(N, M) columns without reduced cost, and (N,) jobs whose time is worth nothing, so that they may idle."""
     cost = polytope.scale_factors[:, None] * prices
     profit = np.maximum((worth - cost).max(axis=1), 0.0)
@@ -72,19 +69,19 @@ class Freedom:
     degrees : (N,) number of independent changes.
     """
 
-    def __init__(self, polytope: Polytope, free: Mask, idle: Mask, demanding: Mask) -> None:
+    def __init__(self, polytope: Polytope, free: Flags, idle: Flags, demanding: Flags) -> None:
         self._rates, self._free, self._idle, self._demanding = polytope.rates, free, idle, demanding
         # where all free columns yield the same, the row of the demand is that of time again
         most = np.where(free, polytope.rates, 0.0).max(axis=1)
         least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
         self.degrees = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _LEAST_SINGULAR_VALUE * most))
 
-    def moves(self, jobs: NDArray[np.intp]) -> Array:
+    def moves(self, jobs: Positions) -> Floats:
         """(sum of degrees, M) independent changes of the jobs' shares, each of length 1."""
         moves = np.concatenate([self._moves(job) for job in jobs])
         return np.asarray(moves / np.sqrt((moves * moves).sum(axis=1, keepdims=True)))
 
-    def _moves(self, job: int) -> Array:
+    def _moves(self, job: int) -> Floats:
         rates, idle = self._rates[job], bool(self._idle[job])
         types = np.flatnonzero(self._free[job])
         rows = [np.ones(len(types) + idle)]
@@ -98,6 +95,6 @@ class Freedom:
         return moves
 
 
-def rank_of(moves: Array, least: float = _LEAST_SINGULAR_VALUE) -> int:
+def rank_of(moves: Floats, least: float = _LEAST_SINGULAR_VALUE) -> int:
     """Number of independent ones among `moves` (k, M) of length 1, up to singular values of `least`."""
     return int((singular_values(moves) > least).sum()) if moves.size else 0

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.stated.cones import Cones
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 _STEPS = 5
 """Times that multipliers are moved at most; after two the rest is usually rounding."""
@@ -50,23 +48,23 @@ class ConicForm:
     job : (C,) the job whose share of time a column is; -1 for all other columns.
     """
 
-    cost: Array
-    limit: Array
+    cost: Floats
+    limit: Floats
     matrix: Any
     quadratic: Any
     cones: Cones
-    job: NDArray[np.int64]
+    job: Ints
 
-    def slope(self, point: Array) -> Array:
+    def slope(self, point: Floats) -> Floats:
         """(C,) ``c + P v``."""
         return self.cost if self.quadratic is None else self.cost + self.quadratic.dot(point)
 
-    def value(self, point: Array) -> float:
+    def value(self, point: Floats) -> float:
         """``c.v + v'Pv / 2``."""
         return dot(0.5 * (self.cost + self.slope(point)), point)
 
 
-def lower_bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[float, Array]:
+def lower_bound(form: ConicForm, point: Floats, multipliers: Floats) -> tuple[float, Floats]:
     """No point is better than this; and the multipliers that prove it. -inf where they prove nothing.
 
     Parameters
@@ -85,7 +83,7 @@ def lower_bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[floa
     return found
 
 
-def _bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[float, Array]:
+def _bound(form: ConicForm, point: Floats, multipliers: Floats) -> tuple[float, Floats]:
     """What these multipliers prove once they are in K* and leave no residual."""
     slope, free = form.slope(point), form.job < 0
     z = _without_residual(form, slope, free, form.cones.into_dual(multipliers))
@@ -101,7 +99,7 @@ def _bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[float, Ar
     return form.value(point) - dot(slope, point) - dot(form.limit, z) + charged, z
 
 
-def _without_residual(form: ConicForm, slope: Array, free: NDArray[np.bool_], multipliers: Array) -> Array:
+def _without_residual(form: ConicForm, slope: Floats, free: Flags, multipliers: Floats) -> Floats:
     """Multipliers in K* near those given under which no free column gains, as far as they can be found."""
     from scipy.sparse import diags_array
     from scipy.sparse.linalg import spsolve

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.numerics import exp, log
-
-Array = NDArray[np.float64]
 
 _UP = 1.0 + 4.0 * float(np.finfo(np.float64).eps)
 """Factor that keeps a multiplier on the boundary of its cone on the inner side of rounding."""
@@ -55,7 +53,7 @@ class Cones:
             return None
         return cls(dims.zero, dims.nonneg, tuple(dims.soc), dims.exp, tuple(dims.p3d))
 
-    def into_dual(self, multipliers: Array) -> Array:
+    def into_dual(self, multipliers: Floats) -> Floats:
         """(R,) multipliers in the dual cone, as close to those given as raising a few of them brings them there."""
         z = multipliers.copy()
         at = self.equations
@@ -72,7 +70,7 @@ class Cones:
             at += 3
         return z
 
-    def scaling(self, multipliers: Array) -> Any:
+    def scaling(self, multipliers: Floats) -> Any:
         """(R, R) sparse, positive: directions in which multipliers can be moved by about as much as it says.
 
         Equations' freely, others' in proportion to their size; those of a second-order cone along its own scaling
@@ -96,13 +94,13 @@ class Cones:
         return block_diag([before, *blocks, after], format="csr")
 
 
-def _norm(values: Array) -> float:
+def _norm(values: Floats) -> float:
     """Euclidean, also where squares would vanish."""
     largest = float(np.abs(values).max(initial=0.0))
     return largest * float(np.sqrt(np.add.reduce((values / largest) ** 2))) if largest > 0 else 0.0
 
 
-def _into_dual_exponential(z: Array) -> Array:
+def _into_dual_exponential(z: Floats) -> Floats:
     """(K, 3) within ``u < 0, -u exp(v / u) <= e w``, the third raised; rows with u >= 0 are taken for u = 0.
 
     Infinite where it would have to be raised beyond all reason.
@@ -116,7 +114,7 @@ def _into_dual_exponential(z: Array) -> Array:
     return np.column_stack([u, v, np.maximum(w, least * _UP)])
 
 
-def _into_dual_power(z: Array, exponent: float) -> Array:
+def _into_dual_power(z: Floats, exponent: float) -> Floats:
     """(3,) within ``(u / a)^a (v / (1 - a))^(1 - a) >= |w|``, the first two raised."""
     u, v, w = max(float(z[0]), 0.0), max(float(z[1]), 0.0), float(z[2])
     if abs(w) < _LEAST:

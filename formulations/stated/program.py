@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.arguments import instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
@@ -20,10 +19,9 @@ from formulations.stated.certificate import ConicForm, lower_bound
 from formulations.stated.cones import Cones
 from formulations.statements import cp
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.errors import did_you_mean
 from throughputs.numerics import dot
-
-Array = NDArray[np.float64]
 
 Statement = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
 """``(cvxpy, shares) -> objective, constraints``; shares (N, M) is an expression of cvxpy."""
@@ -130,8 +128,8 @@ class _Program:
     source: str
     problem: Any
     columns: Any
-    job: NDArray[np.int64]
-    pool: NDArray[np.int64]
+    job: Ints
+    pool: Ints
     capacity_rows: Any
     own_rows: tuple[Any, ...]
 
@@ -139,13 +137,13 @@ class _Program:
     def maximises(self) -> bool:
         return bool(type(self.problem.objective).__name__ == "Maximize")
 
-    def shares(self, columns: Array) -> Array:
+    def shares(self, columns: Floats) -> Floats:
         """(N, M) shares of the open columns (C,)."""
         shares = np.zeros(self.polytope.rates.shape)
         shares[self.job, self.pool] = columns
         return shares
 
-    def at_rest(self, columns: Array) -> float:
+    def at_rest(self, columns: Floats) -> float:
         """The objective on an idle cluster, the author's own variables as they are; `columns` are put back."""
         self.columns.value = np.zeros(len(columns))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -159,16 +157,16 @@ class _Program:
 class _Found:
     """One solver's answer, in the polytope, with what is proven of it; `word` is the solver's."""
 
-    shares: Array
+    shares: Floats
     value: float
     bound: float
     gap: float
-    prices: Array
+    prices: Floats
     word: str
-    row_prices: tuple[Array, ...]
+    row_prices: tuple[Floats, ...]
 
 
-def _stated(polytope: Polytope, statement: Statement, open_: NDArray[np.bool_], source: str) -> _Program:
+def _stated(polytope: Polytope, statement: Statement, open_: Flags, source: str) -> _Program:
     from scipy.sparse import csr_array
 
     N, M = polytope.rates.shape
@@ -270,7 +268,7 @@ def _proven(program: _Program, name: str, word: str, data: dict[str, Any], raw: 
     return _Found(shares, value, sign * bound if np.isfinite(bound) else np.nan, gap, prices, word, row_prices)
 
 
-def _columns_and_multipliers(name: str, raw: Any) -> tuple[Array | None, Array | None]:
+def _columns_and_multipliers(name: str, raw: Any) -> tuple[Floats | None, Floats | None]:
     """(C,) columns and (R,) multipliers of the conic form; None where they are not told in its order of rows."""
     if name == "clarabel":
         return np.asarray(raw.x), np.asarray(raw.z)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from formulations.columns import ColumnProgram
 from formulations.goodput.pollux import PowerMean
 from formulations.goodput.sia import SiaProgram
 from formulations.statements import cp
 from throughputs import Configurations
+from throughputs.arrays import Floats
 
-Array = NDArray[np.float64]
 
-
-def columns(program: ColumnProgram, values: Array) -> Any:
+def columns(program: ColumnProgram, values: Floats) -> Any:
     """The most value of columns, ``max_x v.x``, as `ColumnProgram` allows them; in one slot of time."""
     ways, counts = program.columns, program.counts
     x = cp.Variable(ways.n_columns, boolean=bool(program.whole.all()), name="x")
@@ -47,7 +46,7 @@ def sia(program: SiaProgram) -> Any:
     return cp.Problem(cp.Minimize(weights @ (chosen + program.penalty * nothing)), rows)
 
 
-def optimus(ways: Configurations, remaining_seconds: Array, capacity: ArrayLike, n_served: int | None = None) -> Any:
+def optimus(ways: Configurations, remaining_seconds: Floats, capacity: ArrayLike, n_served: int | None = None) -> Any:
     """``max_x sum_c x_c``; then, with so many served, ``min_x sum_c T_c x_c``. Peng et al., EuroSys 2018."""
     x, rows = _one_each(ways, capacity)
     if n_served is None:
@@ -55,7 +54,7 @@ def optimus(ways: Configurations, remaining_seconds: Array, capacity: ArrayLike,
     return cp.Problem(cp.Minimize(remaining_seconds @ x), [*rows, cp.sum(x) == n_served])
 
 
-def pollux(ways: Configurations, speedup: Array, capacity: ArrayLike, mean: PowerMean) -> Any:
+def pollux(ways: Configurations, speedup: Floats, capacity: ArrayLike, mean: PowerMean) -> Any:
     """``max_x sum_i f(sum_c s_c x_c)``, f(s) = sign(p) (s + e)^p: the power mean rises with the sum.
 
     Qiao et al., OSDI 2021. One column of a job is chosen, or none: its f is ``f(0) + sum_c (f(s_c) - f(0)) x_c``.
@@ -65,7 +64,7 @@ def pollux(ways: Configurations, speedup: Array, capacity: ArrayLike, mean: Powe
     return cp.Problem(cp.Maximize(ways.n_jobs * nothing + (mean.terms(speedup) - nothing) @ x), rows)
 
 
-def lines(seconds: Array, gpus: Array, sizes: Array) -> Any:
+def lines(seconds: Floats, gpus: Floats, sizes: Floats) -> Any:
     """``min_y sum_ijk k p_ij y_ijk``: one type and position from the end for each job. Le et al., EuroSys 2020."""
     runs = np.isfinite(seconds) & (sizes[:, None] <= gpus)
     length = np.where(runs, seconds, 0.0)
@@ -75,7 +74,7 @@ def lines(seconds: Array, gpus: Array, sizes: Array) -> Any:
     return cp.Problem(cp.Minimize(sum(k * cp.sum(cp.multiply(length, each)) for k, each in enumerate(y, 1))), rows)
 
 
-def pairs(savings: Array) -> Any:
+def pairs(savings: Floats) -> Any:
     """``max_z sum_ij b_ij z_ij``: one guest a host and back; -inf for two that may not. Hu et al., ASPLOS 2023."""
     z = cp.Variable(savings.shape, boolean=True, name="z")
     may = np.isfinite(savings)

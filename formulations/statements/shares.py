@@ -9,7 +9,6 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import FinishTimeFairness, MaxMin, MaxSum, NashWelfare, Objective
 from formulations.core.polytope import Polytope
@@ -17,8 +16,8 @@ from formulations.core.solution import NotAcceptedError
 from formulations.levels.water_filling import WaterFilling
 from formulations.packed.polytope import PackedPolytope
 from formulations.statements import cp
+from throughputs.arrays import Floats, Positions
 
-Array = NDArray[np.float64]
 Program = Polytope | PackedPolytope
 
 
@@ -49,7 +48,7 @@ class Times:
                 self._add_pairs(program, one[alike], other[alike])
         self.u = cp.sum(self.speed, axis=1)
 
-    def _add_pairs(self, program: PackedPolytope, one: NDArray[np.intp], other: NDArray[np.intp]) -> None:
+    def _add_pairs(self, program: PackedPolytope, one: Positions, other: Positions) -> None:
         group, together = program.columns.group, program.columns.together
         z = cp.Variable((len(one), len(program.capacity)), nonneg=True, name="z")
         for member, beside in ((one, other), (other, one)):
@@ -58,7 +57,7 @@ class Times:
             self.time += of_job @ cp.sum(z, axis=1)
         self.used += program.columns.scale_factors[one] @ z
 
-    def rows(self, capacity: Array, life: Any = 1) -> list[Any]:
+    def rows(self, capacity: Floats, life: Any = 1) -> list[Any]:
         """The polytope: no more GPUs than there are, and one life."""
         return [self.used <= life * capacity, self.time <= life]
 
@@ -111,14 +110,14 @@ def best(program: Program, objective: Objective) -> Any:
     return cp.Problem(goal(objective, times.u), times.rows(program.capacity))
 
 
-def most_worth(program: Program, gains: Array, floors: Array) -> Any:
+def most_worth(program: Program, gains: Floats, floors: Floats) -> Any:
     """``max_x sum_ij g_ij u_ij``, ``u_i >= f_i``; per cost with g = 1 / c_j, in time with f = n_i / S_i."""
     times = Times(program)
     rows = [*times.rows(program.capacity), times.u >= floors]
     return cp.Problem(cp.Maximize(cp.sum(cp.multiply(gains, times.speed))), rows)
 
 
-def most_per_cost(program: Program, gains: Array, gpu_cost: Array, floors: Array) -> Any:
+def most_per_cost(program: Program, gains: Floats, gpu_cost: Floats, floors: Floats) -> Any:
     """``max_x sum_i g_i u_i / sum_j d_j v_j`` with ``u_i >= f_i``, v_j GPUs of type j in use.
 
     Times are stated in a life of such a length that what is used costs 1 (Charnes and Cooper, Naval Research Logistics
@@ -129,14 +128,14 @@ def most_per_cost(program: Program, gains: Array, gpu_cost: Array, floors: Array
     return cp.Problem(cp.Maximize(gains @ times.u), rows)
 
 
-def most_floors(program: Program, floors: Array) -> Any:
+def most_floors(program: Program, floors: Floats) -> Any:
     """As many jobs as possible keep their floors: ``max_(x,k) sum_i k_i`` with ``u_i >= f_i k_i``, k_i 0 or 1."""
     times, kept = Times(program), cp.Variable(program.n_jobs, boolean=True, name="kept")
     rows = [*times.rows(program.capacity), times.u >= cp.multiply(floors, kept)]
     return cp.Problem(cp.Maximize(cp.sum(kept)), rows)
 
 
-def envy_free(program: Polytope, weights: Array, *, equal: bool = False) -> Any:
+def envy_free(program: Polytope, weights: Floats, *, equal: bool = False) -> Any:
     """OEF: the most normalised throughput, ``max_x sum_i s_i a_i.x_i``, at which nobody envies another its GPU time::
 
         s_i / w_i a_i.x_i  >=  s_k / w_k a_i.x_k    for all i, k

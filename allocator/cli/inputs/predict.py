@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.api import load_throughputs
 from allocator.cli.options.shared import (
@@ -25,6 +24,7 @@ from allocator.conversion import Positive
 from allocator.predictions.page import cells_of, render_page, told_sources
 from allocator.results.output import as_json
 from throughputs import InputError, Trace, read_trace, write_trace
+from throughputs.arrays import Floats
 from throughputs.files import check_table_name, read_frame, source_of, write_text
 from throughputs.frames import FrameReader
 from throughputs.predict import (
@@ -149,7 +149,7 @@ def _check_sources(model: str | None, given: Path | None, truth: bool, noise: fl
         raise InputError("--noise", found=noise, expected="nothing without --truth, whose error it is")
 
 
-def _durations(jobs: Trace, throughputs: Path | None, accelerator: str | None) -> NDArray[np.float64]:
+def _durations(jobs: Trace, throughputs: Path | None, accelerator: str | None) -> Floats:
     """(N,) as the trace states them, else steps over throughput where the table has the job; nan otherwise."""
     durations = jobs.duration.copy()
     if np.isnan(durations).any():

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.fractions import WHOLE, FreeFractions, SharedGpus
@@ -25,8 +24,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy
 from allocator.room import Held, Room
 from throughputs import InputError
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Ints
 
 # Where a job with a fraction is: its pool, the number of its GPU among those shared there, and its thousandths.
 _Part = tuple[int, int, int]
@@ -80,7 +78,7 @@ class FractionPlacement(Places):
         # By stand-in the jobs on its GPU.
         self._together: dict[int, set[int]] = {}
         # By job the gang that it is, or that it is on.
-        self._gang: _Ids = np.empty(0, dtype=np.int64)
+        self._gang: Ints = np.empty(0, dtype=np.int64)
 
     def _stand_in(self, pool: int, number: int) -> int:
         """The id under which a GPU that is shared is placed; ids of jobs are doubled there."""
@@ -134,7 +132,7 @@ class FractionPlacement(Places):
             tried[held.pool].give_back(held)
         return tried, *self._fit(rows, tried)
 
-    def _sharing_beside(self, assignment: Assignment, changed: _Ids, waits: Sequence[int]) -> tuple[_Ids, list[int]]:
+    def _sharing_beside(self, assignment: Assignment, changed: Ints, waits: Sequence[int]) -> tuple[Ints, list[int]]:
         """The rows that change, with those of jobs who share GPUs of the pools where some find no room; and these jobs.
 
         A policy that preempts chooses as if GPUs were empty. Packed in the order of its rows, all whom it chose have
@@ -197,7 +195,7 @@ class FractionPlacement(Places):
         """The jobs that a gang is, or that are on it."""
         return sorted(self._together[gang]) if gang % 2 else [gang // 2]
 
-    def _make_room(self, jobs: _Ids) -> None:
+    def _make_room(self, jobs: Ints) -> None:
         """Let the table by job hold all of `jobs`."""
         known, needed = len(self._gang), int(jobs.max(initial=-1)) + 1
         if needed > known:
@@ -227,7 +225,7 @@ class FractionPlacement(Places):
         """What is free of a pool, to be tried on."""
         return FreeFractions(self._gangs.free_gpus(pool), self._shared[pool].copy())
 
-    def room(self, active: _Ids, gone: Sequence[int]) -> Room:
+    def room(self, active: Ints, gone: Sequence[int]) -> Room:
         """What is free when those who are `gone` (ids) have given back what they had.
 
         Jobs of the room are positions in `active` (ids).

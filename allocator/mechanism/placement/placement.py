@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
@@ -35,8 +34,7 @@ from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from allocator.room import CountedGpus, FreeGpus, Held, Room
 from throughputs import InputError
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Ints, Positions
 
 _ALONE: Final = -1
 
@@ -142,7 +140,7 @@ class Placement(Places):
         self._give_back(free, pool, self._roster.codes_of([job for job in gone if job in self._gpus]))
         return free
 
-    def room(self, active: _Ids, gone: Sequence[int]) -> Room:
+    def room(self, active: Ints, gone: Sequence[int]) -> Room:
         """What is free when those who are `gone` (ids) have given back theirs; jobs are positions in `active` (ids)."""
 
         def held(position: int) -> Held:
@@ -209,7 +207,7 @@ class Placement(Places):
                 if partner >= 0:
                     self._gpus[partner], self._second[job] = held, partner
 
-    def _note_ended(self, jobs: _Ids, codes: _Ids, ended: dict[int, list[_Ended]], left: list[int]) -> bool:
+    def _note_ended(self, jobs: Ints, codes: Ints, ended: dict[int, list[_Ended]], left: list[int]) -> bool:
         """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.
 
         Answers whether any of them ran.
@@ -224,7 +222,7 @@ class Placement(Places):
                     left[pool] += gpus
         return any_ran
 
-    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp], left: list[int]) -> dict[int, list[_Row]]:
+    def _wanted(self, assignment: Assignment, rows: Positions, left: list[int]) -> dict[int, list[_Row]]:
         """By pool the gangs of `rows`, whose GPUs are taken from those `left`."""
         wanted: dict[int, list[_Row]] = {}
         if not len(rows):

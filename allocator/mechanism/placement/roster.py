@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol.assignment import NOBODY, Assignment
 from allocator.protocol.decision import Transition
 from throughputs import InputError
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Ints
 
 # The row of a job is packed into one number: partner in the low bits, then pool, then GPUs. A partner of -1 borrows 1
 # from the bits of the pool, so 1 is added before the number is unpacked.
@@ -48,11 +46,11 @@ class Change(NamedTuple):
     """
 
     assignment: Assignment
-    rows: _Ids
-    before: _Ids
-    now: _Ids
-    stopped: _Ids
-    stopped_before: _Ids
+    rows: Ints
+    before: Ints
+    now: Ints
+    stopped: Ints
+    stopped_before: Ints
 
     def without(self, jobs: set[int]) -> Change:
         """The same without the rows of these `jobs`, which would start."""
@@ -66,7 +64,7 @@ class Change(NamedTuple):
             assignment=self.assignment.take(stay), rows=rows, before=self.before[kept], now=self.now[kept]
         )
 
-    def transition(self, rows: _Ids) -> Transition:
+    def transition(self, rows: Ints) -> Transition:
         """The transition, where `rows`, ascending, are those whose jobs get other GPUs than they had, or had none."""
         stop = _ascending(self.stopped.tolist())
         if not (len(self.rows) or len(rows)):
@@ -94,7 +92,7 @@ class Change(NamedTuple):
         )
 
 
-def _ascending(jobs: list[int]) -> _Ids:
+def _ascending(jobs: list[int]) -> Ints:
     return np.array(sorted(jobs), dtype=np.int64) if jobs else NOBODY
 
 
@@ -108,8 +106,8 @@ class Roster:
         self.last = Assignment.none()
         # By job: its packed row, and the position of its row plus `_first_row`. `_first_row` grows with each assignment
         # whose rows are numbered: a lower entry is of a job that is not in it, and nothing has to be cleared.
-        self._code: _Ids = NOBODY
-        self._row: _Ids = NOBODY
+        self._code: Ints = NOBODY
+        self._row: Ints = NOBODY
         self._first_row = self._next_row = 0
         self._looked_at = self._numbered = self.last
 
@@ -167,7 +165,7 @@ class Roster:
             self._next_row += len(assignment)
             self._row[assignment.jobs] = np.arange(self._first_row, self._next_row)
 
-    def _make_room(self, jobs: _Ids) -> None:
+    def _make_room(self, jobs: Ints) -> None:
         """Let the tables by job hold all of `jobs`."""
         if jobs.min() < 0 or jobs.max() >= _MOST_JOBS:
             found = jobs[(jobs < 0) | (jobs >= _MOST_JOBS)].tolist()

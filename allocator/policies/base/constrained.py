@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from allocator.policies.base.programs import Array, ProgramPolicy
+from allocator.policies.base.programs import ProgramPolicy
 from allocator.protocol import ClusterState
 from formulations import MaxSum, Polytope, Program
 from throughputs import InputError, PlainColumns
+from throughputs.arrays import Floats
 
 if TYPE_CHECKING:
     from formulations import Objective, Solution
@@ -61,7 +62,7 @@ class ConstrainedPolicy(ProgramPolicy):
             raise InputError(f"policy {self.name}", field="rows", found=type(rows).__name__, expected=expected)
         return program.where(**rows)
 
-    def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
+    def best_without_loss(self, state: ClusterState, gains: Floats, floors: Floats) -> tuple[Floats, Solution]:
         """Shares (N, M) of the largest worth that the rows allow, nobody's throughput below its floor.
 
         Parameters

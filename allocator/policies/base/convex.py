@@ -9,17 +9,17 @@ from time import perf_counter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array, Prepared, certified
+from allocator.policies.base.programs import Prepared, certified
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, Solution
 from formulations.stated import solve_stated
 from throughputs import PlainColumns
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import tie_order
 
-_Statement = Callable[[Any, Any, ClusterState, NDArray[np.intp]], tuple[Any, Sequence[Any]]]
+_Statement = Callable[[Any, Any, ClusterState, Positions], tuple[Any, Sequence[Any]]]
 """Objective and constraints from cvxpy, the shares, the state of the jobs that can run, and their positions."""
 
 
@@ -75,7 +75,7 @@ class ConvexPolicy(Prepared, SharePolicy):
         solution = replace(solution, unit=self.unit, row_prices={})
         return certified(self, state, solution, shares, ~able, perf_counter() - started)
 
-    def best_without_loss(self, state: ClusterState, gains: Array, floors: Array) -> tuple[Array, Solution]:
+    def best_without_loss(self, state: ClusterState, gains: Floats, floors: Floats) -> tuple[Floats, Solution]:
         """Shares (N, M) of the largest worth that the rows of the policy allow, nobody's throughput below its floor.
 
         Parameters
@@ -88,7 +88,7 @@ class ConvexPolicy(Prepared, SharePolicy):
             No solver returned an answer.
         """
 
-        def statement(cp: Any, shares: Any, part: ClusterState, jobs: NDArray[np.intp]) -> tuple[Any, Sequence[Any]]:
+        def statement(cp: Any, shares: Any, part: ClusterState, jobs: Positions) -> tuple[Any, Sequence[Any]]:
             _, rows = self.statement(cp, shares, part)
             fastest = part.rates.max(axis=1)
             speed = cp.sum(cp.multiply(part.rates / fastest[:, None], shares), axis=1)
@@ -100,7 +100,7 @@ class ConvexPolicy(Prepared, SharePolicy):
         solution, shares, _ = self._solved(state, statement)
         return shares, solution
 
-    def _solved(self, state: ClusterState, statement: _Statement) -> tuple[Solution, Array, NDArray[np.bool_]]:
+    def _solved(self, state: ClusterState, statement: _Statement) -> tuple[Solution, Floats, Flags]:
         """The solution over the jobs that can run, shares of all (N, M), and who can (N,)."""
         usable = state.runnable_rates
         able = (usable > 0).any(axis=1) & (state.steps_remaining > 0)

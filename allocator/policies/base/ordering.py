@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.fractions import ROUNDING_OF_SUMS, FreeFractions, SharedGpus
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, Trigger
@@ -17,12 +16,8 @@ from allocator.protocol.policy import Hindrance
 from allocator.protocol.views import Needs
 from allocator.room import CountedGpus
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.numerics import tie_order
-
-_Ids = NDArray[np.int64]
-
-
-_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class OrderPolicy(PlanPolicy):
     strict_queue: ClassVar[bool] = False
 
     @abstractmethod
-    def key(self, state: ClusterState) -> _Floats:
+    def key(self, state: ClusterState) -> Floats:
         """(N,) smallest first; equal ones in the order of their ids."""
 
     def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
@@ -74,7 +69,7 @@ class OrderPolicy(PlanPolicy):
         held_up = self.strict_queue and ((free >= gpus[job]) & able[job]).any()
         return in_line(state, behind, stuck if held_up else [], "lets nobody pass")
 
-    def _order(self, state: ClusterState) -> _Ids:
+    def _order(self, state: ClusterState) -> Ints:
         """(N,) positions, the first in line first."""
         key = np.asarray(self.key(state))
         if key.shape != (state.n_jobs,) or np.count_nonzero(key != key):
@@ -94,7 +89,7 @@ def in_line(state: ClusterState, behind: str, stuck: Sequence[int], rule: str) -
     return Hindrance("queue_blocked", f"{behind}; job {label} before it needs {gpus:g} {unit}, and {rule}{rest}")
 
 
-def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
+def in_order_of_arrival(state: ClusterState, jobs: Ints) -> Ints:
     """The `jobs` (positions), the first to arrive first; of several at once the order of labels decides."""
     if len(jobs) < 2:
         return jobs
@@ -103,7 +98,7 @@ def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
     return np.asarray(by_label[np.argsort(-state.elapsed_seconds[by_label], kind="stable")])
 
 
-def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
+def fill_state(state: ClusterState, order: Ints, strict: bool = False) -> tuple[Ints, Ints]:
     """Gang fill of the jobs of a state, in this order of their positions; see `fill_in_order`."""
     fractions = state.known("gpu_thousandths") is not None
     own = None if fractions else state.own_pools
@@ -116,8 +111,8 @@ def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[
 
 
 def fill_in_order(
-    order: _Ids, gpus: NDArray[Any], rates: _Floats, capacity: _Ids, strict: bool = False, *, fractions: bool = False
-) -> tuple[_Ids, _Ids]:
+    order: Ints, gpus: Values, rates: Floats, capacity: Ints, strict: bool = False, *, fractions: bool = False
+) -> tuple[Ints, Ints]:
     """Gang fill: who runs, and on which pool.
 
     Parameters
@@ -152,7 +147,7 @@ def fill_in_order(
     return jobs, on
 
 
-def _fill_own_pools(order: _Ids, sizes: _Ids, pools: _Ids, free: _Ids, strict: bool) -> tuple[_Ids, _Ids]:
+def _fill_own_pools(order: Ints, sizes: Ints, pools: Ints, free: Ints, strict: bool) -> tuple[Ints, Ints]:
     """Gang fill where no job can choose between pools, as on virtual clusters: of each in `order` its size and pool."""
     # In each pool they get it up to the first for whom those before it leave too little.
     by_pool = pools.argsort(kind="stable")
@@ -183,15 +178,15 @@ class Turns(JobMemory):
     turn : (N,) ascending in the order in which jobs have their turn.
     """
 
-    turn: _Ids = of_each_job(0)
+    turn: Ints = of_each_job(0)
 
-    def recall(self, state: ClusterState) -> _Ids:
+    def recall(self, state: ClusterState) -> Ints:
         """Make it the line of the jobs of `state`, new ones last; (N,) where they stood before, -1 for new ones."""
         before = self.align(state.labels)
         self.send_back(in_order_of_arrival(state, np.flatnonzero(before < 0)))
         return before
 
-    def send_back(self, jobs: _Ids) -> None:
+    def send_back(self, jobs: Ints) -> None:
         """Put `jobs` (positions) at the end of the line, in this order."""
         if len(jobs):
             self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))

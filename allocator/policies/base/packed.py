@@ -7,13 +7,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array, Prepared, ProgramPolicy, certified
+from allocator.policies.base.programs import Prepared, ProgramPolicy, certified
 from allocator.protocol import ClusterState, Need, Policy, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import PackedPolytope, Pairs, solve_packed
 from throughputs import PackedColumns
+from throughputs.arrays import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from formulations import Objective, PackedSolution
@@ -69,7 +69,7 @@ class ServedPart:
 
     whole: ClusterState
     state: ClusterState
-    able: NDArray[np.bool_]
+    able: Flags
     polytope: PackedPolytope
 
     def allocation(self, policy: Policy, solution: PackedSolution, started: float, **more: Any) -> Allocation:
@@ -91,7 +91,7 @@ def served_part(state: ClusterState, *, priced: bool = True) -> ServedPart:
     return ServedPart(state, part, able, PackedPolytope(columns, state.capacity))
 
 
-def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
+def _fitting(columns: PackedColumns, gpus: Ints) -> PackedColumns:
     """The columns with 0 on types that have fewer GPUs, of (M,) `gpus`, than a gang needs."""
     fits = columns.group_scale_factors[:, None] <= gpus
     if fits.all():
@@ -103,7 +103,7 @@ def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
     )
 
 
-def pair_rates(columns: PackedColumns, pairs: Pairs) -> Array:
+def pair_rates(columns: PackedColumns, pairs: Pairs) -> Floats:
     """(P, 2) throughput of the two jobs of each pair, steps/s."""
     one, other = columns.group[pairs.first], columns.group[pairs.second]
     j = pairs.accelerator

@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Policy, SharePolicy
@@ -17,11 +16,10 @@ from allocator.protocol.allocation import Allocation
 from formulations import Polytope, solve
 from formulations.solving.absent_types import prices_of_none
 from throughputs import InputError, PackedColumns, PlainColumns, PriceTable, ThroughputMatrix
+from throughputs.arrays import Flags, Floats, Ints, Positions
 
 if TYPE_CHECKING:
     from formulations import Objective, PackedSolution, Solution
-
-Array = NDArray[np.float64]
 
 
 class Prepared(Policy):
@@ -69,12 +67,12 @@ class ProgramPolicy(Prepared, SharePolicy):
     solver: str = "auto"
     choice: str = "balanced"
 
-    def believed_rates(self, state: ClusterState) -> Array:
+    def believed_rates(self, state: ClusterState) -> Floats:
         """(N, M) throughput the policy counts with: the true one."""
         return state.rates
 
     @abstractmethod
-    def objective(self, state: ClusterState, rates: Array) -> Objective:
+    def objective(self, state: ClusterState, rates: Floats) -> Objective:
         """The objective for the jobs of `state` when their rates are `rates`."""
 
     def solved(self, state: ClusterState, polytope: Polytope, objective: Objective) -> Solution:  # noqa: ARG002
@@ -111,7 +109,7 @@ class ProgramPolicy(Prepared, SharePolicy):
         return certified(self, state, solution, shares, ~can_gain, seconds)
 
 
-def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
+def with_types(state: ClusterState, types: Positions) -> ClusterState:
     """The same state with its accelerator types in another order (M positions), as far as programs alone read it."""
     matrix, names, now = state.throughputs, [state.cluster.accelerators[j] for j in types], state.current_accelerator
     return state.replace(
@@ -132,8 +130,8 @@ def certified(
     policy: Policy,
     state: ClusterState,
     solution: Solution | PackedSolution,
-    shares: Array,
-    left_out: NDArray[np.bool_],
+    shares: Floats,
+    left_out: Flags,
     seconds: float,
     **more: Any,
 ) -> Allocation:
@@ -177,7 +175,7 @@ def fallbacks_of(solution: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver))
 
 
-def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np.bool_]) -> Array:
+def _with_jobs_left_out(prices: Floats, state: ClusterState, left_out: Flags) -> Floats:
     """Not known for types without GPUs that are the only ones for some job: with the first GPU it would take part."""
     absent, waiting = ~(state.capacity > 0), left_out & (state.steps_remaining > 0)
     if not absent.any() or not waiting.any():
@@ -185,7 +183,7 @@ def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np
     return prices + np.where(absent, prices_of_none(priced_rates(state)[waiting]), 0.0)
 
 
-def priced_rates(state: ClusterState) -> Array:
+def priced_rates(state: ClusterState) -> Floats:
     """(N, M) throughput, 0 where a gang does not fit; but for single-GPU jobs on types that have no GPU.
 
     What the first GPU of a type would bring is its price.
@@ -194,7 +192,7 @@ def priced_rates(state: ClusterState) -> Array:
     return np.where(fits, state.rates, 0.0)
 
 
-def fitting_gpus(state: ClusterState) -> NDArray[np.int64]:
+def fitting_gpus(state: ClusterState) -> Ints:
     """(N, M) GPUs of each type, 0 where a gang does not fit."""
     return np.where(state.scale_factors[:, None] <= state.capacity, state.capacity, 0)
 
@@ -207,7 +205,7 @@ class ClosedFormPolicy(SharePolicy):
     status: ClassVar[str] = "closed form"
 
     @abstractmethod
-    def shares(self, state: ClusterState) -> Array:
+    def shares(self, state: ClusterState) -> Floats:
         """(N, M) share of time of each job on each type, those on which its gang does not fit included."""
 
     def allocate(self, state: ClusterState) -> Allocation:
@@ -223,7 +221,7 @@ class TimePolicy(ProgramPolicy):
 
     heterogeneity_aware: ClassVar[bool] = False
 
-    def believed_rates(self, state: ClusterState) -> Array:
+    def believed_rates(self, state: ClusterState) -> Floats:
         """1 everywhere."""
         return np.ones_like(state.rates)
 
@@ -242,7 +240,7 @@ class BlindPolicy(ProgramPolicy):
 
     heterogeneity_aware: ClassVar[bool] = False
 
-    def believed_rates(self, state: ClusterState) -> Array:
+    def believed_rates(self, state: ClusterState) -> Floats:
         """(N, M) each job's throughput on the reference type, whatever type it runs on."""
         reference = state.rates[:, self._reference(state)]
         reference = np.where(reference > 0, reference, state.rates.max(axis=1, initial=0.0))

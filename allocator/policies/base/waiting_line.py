@@ -6,10 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.fractions import ROUNDING_OF_SUMS, WHOLE
 from allocator.policies.base.ordering import in_line
@@ -19,9 +18,7 @@ from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance, Past
 from allocator.protocol.views import Needs
 from throughputs import InputError
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Floats, Values
 
 Pools = tuple[int, ...]
 
@@ -51,7 +48,7 @@ class LineMemory(Memory):
     """
 
     lines: dict[Pools, dict[float, list[_Place]]] = field(default_factory=dict)
-    free: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    free: Values = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     news: set[int] = field(default_factory=set)
     waiting: int = 0
     last: int = -1
@@ -83,7 +80,7 @@ class LineMemory(Memory):
         """Nobody waits, and nothing is known of free GPUs."""
         self.lines, self.waiting, self.free = {}, 0, self.free[:0]
 
-    def with_news(self, free: NDArray[Any]) -> list[list[Pools]]:
+    def with_news(self, free: Values) -> list[list[Pools]]:
         """The lines of pools with new jobs, or with other GPUs than before: those together that share pools."""
         same = len(self.free) == len(free)
         news, self.news = (
@@ -119,7 +116,7 @@ class LinePolicy(PlanPolicy):
             object.__setattr__(self, "needs", self.needs | Need.PREDICTIONS)
 
     @abstractmethod
-    def key(self, state: ClusterState) -> _Floats:
+    def key(self, state: ClusterState) -> Floats:
         """(N, K) smallest first, the columns one after the other; equal ones in the order of their ids.
 
         A job is asked about once, when it joins the line; `state` has the jobs that join.
@@ -180,7 +177,7 @@ class LinePolicy(PlanPolicy):
         """Put those in line who come for the first time."""
         self._add(memory, own)
 
-    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> list[Standing]:
+    def _add(self, memory: LineMemory, own: ClusterState, keys: Floats | None = None) -> list[Standing]:
         """Put the jobs of a state in line, by other `keys` if there are any; where they stand."""
         if not own.n_jobs:
             return []
@@ -198,7 +195,7 @@ class LinePolicy(PlanPolicy):
             joined.append(standing)
         return joined
 
-    def _started(self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: NDArray[Any]) -> list[_Start]:
+    def _started(self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: Values) -> list[_Start]:
         """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits; `free` (M,)."""
         room, strict = state.room(), self.backfill == "off"
         # where a gang needs more GPUs than are free, nobody need ask how they lie
@@ -227,9 +224,7 @@ class LinePolicy(PlanPolicy):
                 heappush(heads, (left[0], pools, gpus))
         return started
 
-    def _backfilled(
-        self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: NDArray[Any]
-    ) -> list[_Start]:
+    def _backfilled(self, state: ClusterState, memory: LineMemory, lines: list[Pools], free: Values) -> list[_Start]:
         """Who starts of some `lines`, if those may pass who do not delay the first one that finds no room."""
         line = sorted(
             (place, pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items() for place in places
@@ -254,7 +249,7 @@ class LinePolicy(PlanPolicy):
                 tables[pool].take(starts[pool], np.inf, size)
         return started
 
-    def _timetables(self, state: ClusterState, memory: LineMemory, free: NDArray[Any]) -> list[Timetable]:
+    def _timetables(self, state: ClusterState, memory: LineMemory, free: Values) -> list[Timetable]:
         """What is free of each pool if everybody ends when predicted; who is late ends now."""
         rows, clock = state.running, state.clock
         ends: list[list[tuple[float, int]]] = [[] for _ in free]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
 from allocator.protocol.plan import JobMemory, of_each_job
+from throughputs.arrays import Flags, Floats, Ints
 
 LOWEST: Final = -1
 """Class of a job whose deadline can no longer be met."""
@@ -26,10 +26,6 @@ BEST_EFFORT: Final = 2
 
 UNSEEN: Final = 3
 """Class of a job that has not been looked at."""
-
-Integers = NDArray[np.int64]
-Array = NDArray[np.float64]
-_Flags = NDArray[np.bool_]
 
 
 @dataclass(eq=False)
@@ -62,24 +58,24 @@ class ChronusMemory(JobMemory):
     noise : state of the generator of the noise.
     """
 
-    gpus: Integers = of_each_job(1)
-    submitted: Array = of_each_job(0.0)
-    duration: Array = of_each_job(0.0)
-    known_duration: Array = of_each_job(0.0)
-    estimate: Integers = of_each_job(0)
-    due: Array = of_each_job(np.inf)
-    kind: Integers = of_each_job(UNSEEN)
-    forced: _Flags = of_each_job(False)
-    overrun: _Flags = of_each_job(False)
-    planned: _Flags = of_each_job(False)
-    needed: Integers = of_each_job(0)
-    granted: Integers = of_each_job(-1)
-    ran: Array = of_each_job(0.0)
-    seen: Array = of_each_job(0.0)
-    leased: _Flags = of_each_job(False)
-    urgency: Array = of_each_job(0.0)
-    options: list[tuple[Array, Array]] = field(default_factory=list)
-    leases: list[Integers | None] = field(default_factory=list)
+    gpus: Ints = of_each_job(1)
+    submitted: Floats = of_each_job(0.0)
+    duration: Floats = of_each_job(0.0)
+    known_duration: Floats = of_each_job(0.0)
+    estimate: Ints = of_each_job(0)
+    due: Floats = of_each_job(np.inf)
+    kind: Ints = of_each_job(UNSEEN)
+    forced: Flags = of_each_job(False)
+    overrun: Flags = of_each_job(False)
+    planned: Flags = of_each_job(False)
+    needed: Ints = of_each_job(0)
+    granted: Ints = of_each_job(-1)
+    ran: Floats = of_each_job(0.0)
+    seen: Floats = of_each_job(0.0)
+    leased: Flags = of_each_job(False)
+    urgency: Floats = of_each_job(0.0)
+    options: list[tuple[Floats, Floats]] = field(default_factory=list)
+    leases: list[Ints | None] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
     capacity: int = 0

@@ -15,21 +15,13 @@ from allocator.conversion import AtLeastOne, NotNegative, Positive, Range
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Prepared
 from allocator.policies.chronus.clock import LeaseClock
-from allocator.policies.chronus.memory import (
-    ACCEPTED,
-    BEST_EFFORT,
-    LOWEST,
-    UNACCEPTED,
-    UNSEEN,
-    Array,
-    ChronusMemory,
-    Integers,
-)
+from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, LOWEST, UNACCEPTED, UNSEEN, ChronusMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.leases import LeaseProgram, LeaseSolution, packs, solve_leases
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import log2
 
 _VALUE = 1.0
@@ -229,12 +221,12 @@ class Chronus(Prepared, PlanPolicy):
 
     # How long jobs are believed to run.
 
-    def estimates(self, duration: Array, gpus: Integers) -> Integers:
+    def estimates(self, duration: Floats, gpus: Ints) -> Ints:
         """Time that jobs are given: with the cost of one start in each lease, and a margin; whole units."""
         longer = 1.0 + (1.0 + log2(gpus)) * self.start_cost / self.clock.lease
         return np.floor(duration * longer * self.margin).astype(np.int64)
 
-    def leases_for(self, units: Array | Integers) -> Integers:
+    def leases_for(self, units: Floats | Ints) -> Ints:
         """Leases in which a job can run for so many units."""
         return np.maximum(np.ceil(units / self.clock.lease), 0).astype(np.int64)
 
@@ -270,7 +262,7 @@ class Chronus(Prepared, PlanPolicy):
                 else:
                     memory.unaccepted += 1
 
-    def _deadlines(self, state: ClusterState, job: int) -> tuple[Array, Array]:
+    def _deadlines(self, state: ClusterState, job: int) -> tuple[Floats, Floats]:
         """Deadlines (units on the clock) and their values."""
         options = state.deadline_options
         if options is None:
@@ -297,7 +289,7 @@ class Chronus(Prepared, PlanPolicy):
             promises.taken[slots[slots >= 0]] += gpus
         return promises
 
-    def slots_before(self, memory: ChronusMemory, row: int, due: Array, first: int) -> Integers:
+    def slots_before(self, memory: ChronusMemory, row: int, due: Floats, first: int) -> Ints:
         """Whole leases from number `first` on before each deadline (units on the clock) of a job.
 
         A plan has an entry for each of them, so that far deadlines count as nearer ones.
@@ -305,11 +297,11 @@ class Chronus(Prepared, PlanPolicy):
         furthest = first + int(memory.needed[row]) + _FAR
         return np.minimum(np.floor(due / self.clock.lease), furthest).astype(np.int64) - first
 
-    def considered(self, memory: ChronusMemory, row: int) -> Array:
+    def considered(self, memory: ChronusMemory, row: int) -> Floats:
         """Deadlines, units on the clock, of a job with a promise and without a plan that others fit in beside."""
         return np.asarray(memory.due[[row]])
 
-    def open_options(self, memory: ChronusMemory, row: int) -> tuple[Array, Array]:
+    def open_options(self, memory: ChronusMemory, row: int) -> tuple[Floats, Floats]:
         """Deadlines and values by which a job may be given leases: none later than the one that it was promised."""
         due, value = memory.options[row]
         promised = int(memory.granted[row]) + 1
@@ -560,7 +552,7 @@ class Chronus(Prepared, PlanPolicy):
                 if memory.submitted[row] >= end - self.clock.lease:
                     memory.kind[row] = ACCEPTED
 
-    def _judge(self, memory: ChronusMemory, rows: Integers, now: int) -> None:
+    def _judge(self, memory: ChronusMemory, rows: Ints, now: int) -> None:
         """Jobs that would end after their deadline if they ran from now on come last; and how urgent all are.
 
         Minus the GPU time that is left or, of jobs with a promise or past hope, minus slack times GPUs.
@@ -612,7 +604,7 @@ class Promises:
 
     capacity: int
     options: list[tuple[int, int, int, int]] = field(default_factory=list)
-    taken: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    taken: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def add(self, gpus: int, needed: int, slots: Iterable[int], job: int) -> None:
         """The options of a job, by their numbers of slots."""
@@ -629,7 +621,7 @@ class Promises:
         return packs(free, gpus, needed, slots, job)
 
 
-def rounded_gpus(gpus: Integers) -> Integers:
+def rounded_gpus(gpus: Ints) -> Ints:
     """GPUs that the lease program counts with: up to 8, the next power of two."""
     steps = np.array([1, 2, 4, 8])
     return np.where(gpus <= 8, steps[np.minimum(np.searchsorted(steps, gpus), 3)], gpus)

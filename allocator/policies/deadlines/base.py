@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -15,6 +14,7 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.state import the_one_type
 from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.configurations import Configurations
 from throughputs.numerics import tie_order
 
@@ -92,12 +92,12 @@ class DeadlinePolicy(PlanPolicy):
         """An empty memory."""
         return DeadlineMemory()
 
-    def jobs(self, state: ClusterState, memory: DeadlineMemory) -> tuple[list[PlannedJob], NDArray[np.int64]]:
+    def jobs(self, state: ClusterState, memory: DeadlineMemory) -> tuple[list[PlannedJob], Ints]:
         """The active jobs, and the positions of those that no number of GPUs of the cluster can run."""
         line, unserved = self.line(state, memory)
         return self.planned(state, memory, line), unserved
 
-    def line(self, state: ClusterState, memory: DeadlineMemory) -> tuple[list[Hashable], NDArray[np.int64]]:
+    def line(self, state: ClusterState, memory: DeadlineMemory) -> tuple[list[Hashable], Ints]:
         """Labels of the jobs that can run, first those of `listed`, then in tie order; and positions of the others."""
         labels = state.throughputs.jobs
         unserved = self._read_curves(state, memory, labels)
@@ -145,7 +145,7 @@ class DeadlinePolicy(PlanPolicy):
             jobs.append(job)
         return jobs
 
-    def _due(self, state: ClusterState, memory: DeadlineMemory, deadlines: NDArray[np.float64]) -> list[float]:
+    def _due(self, state: ClusterState, memory: DeadlineMemory, deadlines: Floats) -> list[float]:
         """By when jobs are to end, seconds: so much before `deadlines` as decisions will have cost them by then."""
         due, share = deadlines - self.margin_seconds, memory.costs.lost_share
         if share:
@@ -201,7 +201,7 @@ class DeadlinePolicy(PlanPolicy):
         memory: DeadlineMemory,
         jobs: Sequence[PlannedJob],
         gpus: Sequence[int],
-        rejected: Sequence[int] | NDArray[np.int64],
+        rejected: Sequence[int] | Ints,
         until: float = np.inf,
         line: Sequence[Hashable] | None = None,  # noqa: ARG002
     ) -> Plan:

@@ -8,14 +8,12 @@ from functools import partial
 from math import inf
 from operator import attrgetter
 
-import numpy as np
-from numpy.typing import NDArray
-
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
 from formulations.deadlines import DeadlineOrder, FreeProfile, earliest_share
+from throughputs.arrays import Ints
 
 
 @register(
@@ -104,7 +102,7 @@ def all_they_can_use(
     state: ClusterState,
     memory: DeadlineMemory,
     line: list[Hashable],
-    unserved: NDArray[np.int64],
+    unserved: Ints,
 ) -> Plan:
     """Jobs of a `line` in the order of deadlines, each on the largest level within what those before it leave."""
     line.sort(key=memory.due.__getitem__)

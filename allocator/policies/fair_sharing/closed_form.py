@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.base.programs import Array, ClosedFormPolicy, ProgramPolicy, fitting_gpus
+from allocator.policies.base.programs import ClosedFormPolicy, ProgramPolicy, fitting_gpus
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import NashWelfare, isolated_shares, proportional_shares
+from throughputs.arrays import Floats
 
 _GAVEL = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
 _SHOCKWAVE = "Zheng et al., NSDI 2023, sec. 8 (baseline)"
@@ -26,7 +27,7 @@ class Isolated(ClosedFormPolicy):
     What a job would have if the cluster were cut into equal parts; the denominator of finish-time fairness.
     """
 
-    def shares(self, state: ClusterState) -> Array:
+    def shares(self, state: ClusterState) -> Floats:
         """Isolated shares."""
         return isolated_shares(state.scale_factors, fitting_gpus(state))
 
@@ -44,7 +45,7 @@ class Proportional(ClosedFormPolicy):
 
     relative_shares: ClassVar[bool] = True
 
-    def shares(self, state: ClusterState) -> Array:
+    def shares(self, state: ClusterState) -> Floats:
         """Proportional shares."""
         return proportional_shares(state.n_jobs, state.capacity)
 
@@ -55,7 +56,7 @@ class _EqualShares(ClosedFormPolicy):
 
     relative_shares: ClassVar[bool] = True
 
-    def shares(self, state: ClusterState) -> Array:
+    def shares(self, state: ClusterState) -> Floats:
         """Equal shares of time."""
         capacity = state.capacity.astype(np.float64)
         return np.tile(capacity / max(state.n_jobs, capacity.sum(), 1.0), (state.n_jobs, 1))
@@ -108,6 +109,6 @@ class ProportionalFairness(ProgramPolicy):
     equilibrium of a market in which job i spends w_i on GPU time. The unit of a job's throughput changes nothing.
     """
 
-    def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
+    def objective(self, state: ClusterState, rates: Floats) -> NashWelfare:  # noqa: ARG002
         """Budgets are the priority weights."""
         return NashWelfare(state.priority_weights)

@@ -7,10 +7,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.programs import Array, Prepared, fallbacks_of, priced_rates
+from allocator.policies.base.programs import Prepared, fallbacks_of, priced_rates
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -20,6 +19,7 @@ from formulations.core.reductions import classes_of
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from formulations.solving.absent_types import prices_of_none
 from throughputs import Configurations, PlainColumns, ThroughputMatrix
+from throughputs.arrays import Floats, Ints, Positions
 
 if TYPE_CHECKING:
     from formulations.columns import ColumnSolution
@@ -41,8 +41,6 @@ _ROUNDING = 1e-12
 
 _DENSE = 4
 """Types up to which neighbours are those of a Delaunay triangulation; it has too many beyond."""
-
-Positions = NDArray[np.intp]
 
 
 @register(
@@ -122,7 +120,7 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
             **found,
         )
 
-    def _cooperative(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, Any, float, float]:
+    def _cooperative(self, state: ClusterState, jobs: Positions, rates: Floats) -> tuple[Floats, Any, float, float]:
         """Shares of `jobs` under the rows of envy, the solution, its unit, and the objective in that."""
         relative, sizes, weights = _normalised(rates), state.scale_factors[jobs], state.priority_weights[jobs]
         classes = classes_of([*relative.T, sizes.astype(np.float64), weights])
@@ -139,22 +137,20 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
             solution = self._solve(envy, state, sizes[first], counts, until)
         return envy.table(solution.x)[classes.of], solution, 1.0, solution.objective
 
-    def _solve(
-        self, envy: _Envy, state: ClusterState, sizes: NDArray[np.int64], counts: Array, until: float
-    ) -> ColumnSolution:
+    def _solve(self, envy: _Envy, state: ClusterState, sizes: Ints, counts: Floats, until: float) -> ColumnSolution:
         """The program over K classes of jobs with scale factors `sizes` (K,), `counts` (K,) jobs each."""
         columns = envy.columns(sizes, state.cluster.accelerators)
         first, *waiting = envy.first_rows()
         program = ColumnProgram(columns, state.capacity, counts=counts, rows=first)
         value = (counts * sizes)[columns.job] * columns.rate
 
-        def further(x: Array) -> Rows | None:
+        def further(x: Floats) -> Rows | None:
             return waiting.pop() if waiting else envy.violated(x)
 
         seconds = until - perf_counter()
         return solve_columns(program, Total(value), solver=self.solver, seconds=seconds, generate=further)
 
-    def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, Any, float, float]:
+    def _equal(self, state: ClusterState, jobs: Positions, rates: Floats) -> tuple[Floats, Any, float, float]:
         """Shares of `jobs` with equal normalised throughput; the rest as in `_cooperative`."""
         relative, sizes = _normalised(rates), state.scale_factors[jobs]
         entitled = entitled_gpus(sizes, state.priority_weights[jobs], float(state.capacity.sum()))
@@ -166,13 +162,13 @@ class OptimalEfficiencyWithFairness(Prepared, SharePolicy):
         return solution.shares * (u.min() / u)[:, None], solution, total, float(u.min())
 
 
-def _normalised(rates: Array) -> Array:
+def _normalised(rates: Floats) -> Floats:
     """(N, M) rates in units of the slowest type that each job runs on."""
     slowest = np.where(rates > 0, rates, np.inf).min(axis=1)
     return np.asarray(rates / slowest[:, None])
 
 
-def entitled_gpus(scale_factors: NDArray[np.int64], weights: Array, gpus: float) -> Array:
+def entitled_gpus(scale_factors: Ints, weights: Floats, gpus: float) -> Floats:
     """(N,) GPUs that each job is entitled to: in proportion to the weights, at most its gang::
 
         e_i = min(s_i, t w_i)  with  sum_i e_i = min(gpus, sum_i s_i)
@@ -206,18 +202,18 @@ class _Envy:
     owed : (K,) least share of time of a job, 0 for none.
     """
 
-    relative: Array
-    gpus: Array
-    ratio: Array
-    owed: Array
+    relative: Floats
+    gpus: Floats
+    ratio: Floats
+    owed: Floats
 
     @classmethod
-    def of_gpus(cls, relative: Array, gpus: Array) -> _Envy:
+    def of_gpus(cls, relative: Floats, gpus: Floats) -> _Envy:
         """``r_ik = g_k / g_i``, g (K,) GPUs per weight: GPU time for GPU time."""
         return cls(relative, gpus, gpus / gpus[:, None], np.zeros(len(gpus)))
 
     @classmethod
-    def within_time(cls, relative: Array, gpus: Array, time: Array) -> _Envy:
+    def within_time(cls, relative: Floats, gpus: Floats, time: Floats) -> _Envy:
         """``r_ik = min(g_k / g_i, 1 / t_k)``, t (K,) the time that jobs are entitled to.
 
         A job that runs for t_k has more GPU time than i could use, if g_k / g_i t_k > 1: it counts for all of i's time.
@@ -228,13 +224,13 @@ class _Envy:
         owed = np.where(shorter.any(axis=0), time, 0.0)
         return cls(relative, gpus, np.where(shorter, 1.0 / time, ratio), owed)
 
-    def columns(self, sizes: NDArray[np.int64], pools: tuple[str, ...]) -> Configurations:
+    def columns(self, sizes: Ints, pools: tuple[str, ...]) -> Configurations:
         """Each class on each type that it runs on."""
         job, pool = np.nonzero(self.relative)
         K = len(self.relative)
         return Configurations(job, pool, sizes[job], self.relative[job, pool], jobs=range(K), pools=pools)
 
-    def table(self, x: Array) -> Array:
+    def table(self, x: Floats) -> Floats:
         """(K, M) shares from those of the columns."""
         shares = np.zeros(self.relative.shape)
         shares[self.relative > 0] = x
@@ -276,7 +272,7 @@ class _Envy:
         shape = (len(envious), int(number.max()) + 1)
         return Rows(csr_array((value[there], (row[there], column[there])), shape=shape), lower=0.0)
 
-    def violated(self, x: Array) -> Rows | None:
+    def violated(self, x: Floats) -> Rows | None:
         """The rows that shares `x` violate most, a few for each class that envies or is envied; None where none is."""
         shares = self.table(x)
         # (K, K) a_i.x_k, in a fixed order of sums: the same rows whatever the processor
@@ -310,7 +306,7 @@ class _Envy:
         return np.concatenate([one, other]), np.concatenate([other, one])
 
 
-def _near(points: Array) -> Positions:
+def _near(points: Floats) -> Positions:
     """(2, E) pairs of neighbours among `points` (n, M); of several in one place, one has neighbours elsewhere."""
     places, of = np.unique(points, axis=0, return_inverse=True)
     of = of.ravel()
@@ -322,7 +318,7 @@ def _near(points: Array) -> Positions:
     return np.hstack([inside, np.vstack([first[near], first[far]])])
 
 
-def _adjacent(points: Array) -> tuple[Positions, Positions]:
+def _adjacent(points: Floats) -> tuple[Positions, Positions]:
     """Pairs of neighbours, each once, among distinct `points` (n, M) that sum to 1, in ascending order."""
     n, M = points.shape
     if 2 < M <= _DENSE and n > M:

@@ -7,9 +7,8 @@ from time import perf_counter
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array, ProgramPolicy, TimePolicy
+from allocator.policies.base.programs import ProgramPolicy, TimePolicy
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -18,6 +17,7 @@ from formulations.core.log_certificate import certify_log
 from formulations.core.reductions import classes_of, types_in_order
 from formulations.interior_point import structured
 from throughputs import PlainColumns, ThroughputMatrix
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.numerics import exp, log
 
 _PAPER = "Cole, Gkatzelis, Goel, EC 2013 (partial allocation); Narayanan et al., OSDI 2020, public artifact"
@@ -34,7 +34,7 @@ class Discounts:
     programs : programs solved; identical jobs share theirs.
     """
 
-    factors: Array
+    factors: Floats
     gap: float
     programs: int
 
@@ -53,7 +53,7 @@ class _DiscountedNash(ProgramPolicy):
     # the time that a discount takes away is what a misreport would cost
     fills_idle_gpus: ClassVar[bool] = False
 
-    def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
+    def objective(self, state: ClusterState, rates: Floats) -> NashWelfare:  # noqa: ARG002
         """Equal budgets, or the priority weights."""
         return NashWelfare(np.ones(state.n_jobs) if self.budgets == "equal" else state.priority_weights)
 
@@ -124,7 +124,7 @@ class StrategyProof(TimePolicy, _DiscountedNash):
     """
 
 
-def _discounts(polytope: Polytope, budgets: Array) -> tuple[Array, float, int]:
+def _discounts(polytope: Polytope, budgets: Floats) -> tuple[Floats, float, int]:
     """(N,) discounts, the largest gap, and the number of programs.
 
     ``B_i log d_i = sum_(k != i) B_k (log u_k(x*) - log u_k(x*_-i))``: values of certified programs and one throughput.
@@ -155,12 +155,12 @@ def _discounts(polytope: Polytope, budgets: Array) -> tuple[Array, float, int]:
 class _Welfare:
     """Nash welfare over some of K classes of jobs, one program after the other."""
 
-    rates: Array
-    scale_factors: NDArray[np.int64]
-    budgets: Array
-    capacity: Array
+    rates: Floats
+    scale_factors: Ints
+    budgets: Floats
+    capacity: Floats
 
-    def solve(self, classes: NDArray[np.intp], counts: Array) -> tuple[float, Array, float]:
+    def solve(self, classes: Positions, counts: Floats) -> tuple[float, Floats, float]:
         """Value, throughputs of the classes, and proven gap per budget."""
         rates, sizes, budgets = self.rates[classes], self.scale_factors[classes], self.budgets[classes]
         names = [str(j) for j in range(rates.shape[1])]

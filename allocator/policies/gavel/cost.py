@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from allocator.policies.base.packed import PairingPolicy, served_part
-from allocator.policies.base.programs import Array, ProgramPolicy, certified, priced_rates
+from allocator.policies.base.programs import ProgramPolicy, certified, priced_rates
 from allocator.protocol import ClusterState, Need, SharePolicy, Trigger
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -25,6 +25,7 @@ from formulations import (
     maximise_worth,
 )
 from throughputs import InputError, PlainColumns, PriceTable
+from throughputs.arrays import Floats
 from throughputs.numerics import tie_order
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class _Priced(SharePolicy):
         # deadlines are least shares, which nobody loses by what others have beyond theirs.
         object.__setattr__(self, "fills_idle_gpus", self.cost == "by_type")
 
-    def dollars_per_hour(self, state: ClusterState) -> Array:
+    def dollars_per_hour(self, state: ClusterState) -> Floats:
         """(M,) price of a GPU of each type at the time of `state`, dollars per hour.
 
         Raises
@@ -81,7 +82,7 @@ class _Priced(SharePolicy):
         return prices
 
 
-def _insisted(kept: KeptFloors, needed: Array, infeasible: str) -> KeptFloors:
+def _insisted(kept: KeptFloors, needed: Floats, infeasible: str) -> KeptFloors:
     """What of the throughputs `needed` (N,) is asked for, given the largest set that can be kept."""
     if infeasible == "drop_fewest" or not kept.dropped.any():
         return kept
@@ -89,7 +90,7 @@ def _insisted(kept: KeptFloors, needed: Array, infeasible: str) -> KeptFloors:
     return replace(kept, kept=nobody, dropped=np.asarray(needed > 0), floors=np.zeros(len(needed)))
 
 
-def _needed(state: ClusterState) -> Array | None:
+def _needed(state: ClusterState) -> Floats | None:
     """(N,) steps/s that jobs need for their deadlines, 0 for none, inf if already missed; None without deadlines."""
     left, time = state.steps_remaining, state.slo_seconds
     if not np.isfinite(time[left > 0]).any():
@@ -107,11 +108,11 @@ def _dropped(state: ClusterState, kept: KeptFloors | None) -> tuple[Any, ...]:
 class _ThroughputPerCost(_Priced, ProgramPolicy):
     """The two statements of throughput per dollar, and the rows for deadlines."""
 
-    def believed_rates(self, state: ClusterState) -> Array:
+    def believed_rates(self, state: ClusterState) -> Floats:
         """Steps/s per dollar and hour on each type."""
         return state.rates / self.dollars_per_hour(state)
 
-    def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
+    def objective(self, state: ClusterState, rates: Floats) -> MaxSum:  # noqa: ARG002
         """Every step counts 1."""
         return MaxSum(np.ones(state.n_jobs))
 
@@ -121,7 +122,7 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
             return replace(super().allocate(state), objective_unit=_UNITS["by_type"])
         return self._allocate_with_floors(state, None)
 
-    def _allocate_with_floors(self, state: ClusterState, needed: Array | None, infeasible: str = "") -> Allocation:
+    def _allocate_with_floors(self, state: ClusterState, needed: Floats | None, infeasible: str = "") -> Allocation:
         """Solve with the throughputs (N,) that jobs need for their deadlines."""
         started = perf_counter()
         usable = priced_rates(state) if self.choice == "balanced" else state.rates
@@ -136,7 +137,7 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
         seconds, dropped = perf_counter() - started, _dropped(state, kept)
         return certified(self, state, solution, solution.shares, ~can_gain, seconds, dropped_slos=dropped)
 
-    def _solve(self, state: ClusterState, polytope: Polytope, floors: Array | None) -> Solution:
+    def _solve(self, state: ClusterState, polytope: Polytope, floors: Floats | None) -> Solution:
         prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
         if self.cost == "total":
             steps = np.full(state.n_jobs, _SECONDS_PER_HOUR)
@@ -238,7 +239,9 @@ class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
         solution = self._solve_with_floors(part.state, part.polytope, None if kept is None else kept.floors[part.able])
         return part.allocation(self, solution, started, dropped_slos=_dropped(state, kept))
 
-    def _solve_with_floors(self, state: ClusterState, polytope: PackedPolytope, floors: Array | None) -> PackedSolution:
+    def _solve_with_floors(
+        self, state: ClusterState, polytope: PackedPolytope, floors: Floats | None
+    ) -> PackedSolution:
         prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
         if self.cost == "total":
             return maximise_packed_ratio(polytope, prices / _SECONDS_PER_HOUR, floors, unit=unit, solver=self.solver)

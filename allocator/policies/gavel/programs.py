@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.policies.base.packed import PackedPolicy
-from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy, TimePolicy, fitting_gpus
+from allocator.policies.base.programs import BlindPolicy, ProgramPolicy, TimePolicy, fitting_gpus
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from formulations import FinishTimeFairness as FinishTimeObjective
 from formulations import Makespan, MaxMin, MaxSum, WaterFilling, isolated_throughput, proportional_throughput
+from throughputs.arrays import Floats
 
 _FAIRNESS = "Narayanan et al., OSDI 2020, sec. 4.1"
 
@@ -33,7 +34,7 @@ class MaxMinFairnessPerf(ProgramPolicy):
     under the proportional share. s_i makes it GPU time that is shared equally.
     """
 
-    def objective(self, state: ClusterState, rates: Array) -> MaxMin:
+    def objective(self, state: ClusterState, rates: Floats) -> MaxMin:
         """Throughput in proportional shares, times GPUs, per weight."""
         per_job = max(state.n_jobs, 1) if self.choice != "balanced" else 1
         normaliser = proportional_throughput(rates, state.capacity, per_job)
@@ -74,7 +75,7 @@ class MaxMinFairnessWaterFillingPerf(ProgramPolicy):
     somebody is held, whoever is held is fixed, and the others go on.
     """
 
-    def objective(self, state: ClusterState, rates: Array) -> WaterFilling:
+    def objective(self, state: ClusterState, rates: Floats) -> WaterFilling:
         """Throughput in proportional shares, times GPUs, per weight; through the entities of the jobs."""
         normaliser = proportional_throughput(rates, state.capacity)
         hierarchy = None if state.membership is None else state.membership.hierarchy
@@ -132,13 +133,13 @@ class FinishTimeFairnessPerf(ProgramPolicy):
 
     needs = Need.LENGTHS | Need.ISOLATED_TIME
 
-    def objective(self, state: ClusterState, rates: Array) -> FinishTimeObjective:
+    def objective(self, state: ClusterState, rates: Floats) -> FinishTimeObjective:
         """Time to finish as shared over time to finish as isolated."""
         alone = isolated_throughput(rates, state.scale_factors, fitting_gpus(state))
         left = state.steps_remaining
         return FinishTimeObjective(state.elapsed_seconds, left, self.isolated_seconds(state, rates) + left / alone)
 
-    def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:  # noqa: ARG002
+    def isolated_seconds(self, state: ClusterState, rates: Floats) -> Floats:  # noqa: ARG002
         """(N,) C: seconds that the steps already done would have taken on isolated shares."""
         return state.isolated_seconds
 
@@ -152,7 +153,7 @@ class FinishTimeFairnessPerf(ProgramPolicy):
 class FinishTimeFairness(BlindPolicy, FinishTimeFairnessPerf):
     """Finish-time fairness blind to accelerator types: every type taken for the reference type, in C too."""
 
-    def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:
+    def isolated_seconds(self, state: ClusterState, rates: Floats) -> Floats:
         """C at the believed rates: on isolated shares a job always has the same mix of types."""
         fits = fitting_gpus(state) > 0
         true, believed = (proportional_throughput(np.where(fits, r, 0.0), state.capacity) for r in (state.rates, rates))
@@ -174,7 +175,7 @@ class MinTotalDurationPerf(ProgramPolicy):
 
     needs = Need.LENGTHS | Need.ISOLATED_TIME
 
-    def objective(self, state: ClusterState, rates: Array) -> Makespan:  # noqa: ARG002
+    def objective(self, state: ClusterState, rates: Floats) -> Makespan:  # noqa: ARG002
         """Steps left over throughput."""
         return Makespan(state.steps_remaining)
 
@@ -198,6 +199,6 @@ class MaxSumThroughputPerf(ProgramPolicy):
     Raw steps/s, as published: models with many short steps count for more, and others may starve.
     """
 
-    def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
+    def objective(self, state: ClusterState, rates: Floats) -> MaxSum:  # noqa: ARG002
         """Every step counts 1."""
         return MaxSum(np.ones(state.n_jobs))

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from allocator.conversion import Positive
-from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
+from allocator.policies.goodput.selection import Selected, SelectionPolicy
 from allocator.protocol import ClusterState, Need
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.goodput import least_remaining_time, marginal_gains
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations
+from throughputs.arrays import Floats, Ints
 
 
 @register(
@@ -50,7 +51,7 @@ class Optimus(SelectionPolicy):
     solver: str = "auto"
     time_limit_seconds: Positive = TIME_LIMIT_SECONDS
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats, memory: Any) -> Selected:
         """The choice with the least remaining time."""
         del held, kept, memory
         remaining = state.steps_remaining[ways.job] / ways.rate
@@ -63,7 +64,7 @@ class Optimus(SelectionPolicy):
         last = found.stages[-1]
         return Selected(found.x, last.objective, last.bound, "s left, of all", found)
 
-    def _by_gains(self, state: ClusterState, ways: Configurations, remaining: Array) -> Array:
+    def _by_gains(self, state: ClusterState, ways: Configurations, remaining: Floats) -> Floats:
         kind = the_one_type(state, self.name, 'marginal gains do not tell types apart (search="program" does)')
         N, R = ways.n_jobs, int(ways.gpus.max(initial=1))
         times = np.full((N, R), np.inf)

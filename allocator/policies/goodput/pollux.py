@@ -10,7 +10,7 @@ import numpy as np
 
 from allocator.conversion import NotNegativeWhole, Part, Positive
 from allocator.policies.base.ordering import in_order_of_arrival
-from allocator.policies.goodput.selection import Array, OwnGangs, Restarts, Selected, SelectionPolicy, Whole, columns_of
+from allocator.policies.goodput.selection import OwnGangs, Restarts, Selected, SelectionPolicy, columns_of
 from allocator.protocol import ClusterState, Need
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
@@ -24,6 +24,7 @@ from formulations.goodput import (
     solve_on_nodes,
 )
 from throughputs import Configurations, InputError
+from throughputs.arrays import Floats, Ints
 
 _PROVEN = 1e-6
 """Relative gap up to which an answer is called optimal."""
@@ -42,10 +43,10 @@ class NodeMemory(Restarts):
 
     searches: int = 0
     served: tuple[Hashable, ...] = ()
-    gpus: Whole = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    population: Whole = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.int64))
+    gpus: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    population: Ints = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.int64))
 
-    def recalled(self, jobs: tuple[Hashable, ...], nodes: int, gpus_per_node: int) -> tuple[Whole, Whole | None]:
+    def recalled(self, jobs: tuple[Hashable, ...], nodes: int, gpus_per_node: int) -> tuple[Ints, Ints | None]:
         """(N, n) GPUs of the current jobs, and the population carried over to them; dropped if the cluster changed."""
         gpus = np.zeros((len(jobs), nodes), dtype=np.int64)
         if self.population.shape[1:] != (nodes, gpus_per_node):
@@ -56,7 +57,7 @@ class NodeMemory(Restarts):
         gpus[now[there]] = self.gpus[there]
         return gpus, now[self.population]
 
-    def keep(self, jobs: tuple[Hashable, ...], gpus: Whole, population: Whole) -> None:
+    def keep(self, jobs: tuple[Hashable, ...], gpus: Ints, population: Ints) -> None:
         """One more search has ended with these."""
         self.searches, self.served, self.gpus, self.population = self.searches + 1, jobs, gpus, population
 
@@ -129,7 +130,7 @@ class Pollux(SelectionPolicy):
         """Nobody has run, and nothing was searched."""
         return NodeMemory()
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats, memory: Any) -> Selected:
         """The choice with the largest mean."""
         alike = self.types == "alike"
         kind = 0 if alike else the_one_type(state, self.name, "its speedups do not tell types apart (types=alike)")
@@ -154,10 +155,10 @@ class Pollux(SelectionPolicy):
         state: ClusterState,
         kind: int,
         ways: Configurations,
-        held: Whole,
-        speedup: Array,
-        restarts: Array,
-        anywhere: Array,
+        held: Ints,
+        speedup: Floats,
+        restarts: Floats,
+        anywhere: Floats,
         memory: NodeMemory,
     ) -> Selected:
         """The columns of the best GPUs on nodes of the accelerator type `kind`.
@@ -226,7 +227,7 @@ class PolluxFixed(OwnGangs, Pollux):
     """
 
 
-def _on_fair_share(ways: Configurations, fair: int) -> Array:
+def _on_fair_share(ways: Configurations, fair: int) -> Floats:
     """(N,) rate on the most GPUs up to a fair share, on the fewest where a job needs more than that."""
     order = np.lexsort((ways.gpus, ways.job))
     job, value, within = ways.job[order], ways.rate[order], ways.gpus[order] <= fair
@@ -237,7 +238,7 @@ def _on_fair_share(ways: Configurations, fair: int) -> Array:
     return rate
 
 
-def _in_order(state: ClusterState) -> Whole:
+def _in_order(state: ClusterState) -> Ints:
     """(N,) jobs in the order in which they are served: least GPU time first, then the first to arrive."""
     oldest = in_order_of_arrival(state, np.arange(state.n_jobs))
     return np.asarray(oldest[np.argsort(state.gpu_seconds[oldest], kind="stable")])

@@ -8,16 +8,13 @@ from time import perf_counter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
 from allocator.protocol.plan import JobMemory, PlanStep, of_each_job
 from allocator.protocol.views import Needs
 from throughputs import Configurations, InputError
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints
 
 UNTOLD_RESTART_SECONDS = 30.0
 """What a start is taken to need where nobody says: the delay of the published simulators."""
@@ -32,7 +29,7 @@ class Restarts(JobMemory):
     times : (N,) restarts so far; 0 of a job that has only been started once, -1 of one that never ran.
     """
 
-    times: Whole = of_each_job(-1)
+    times: Ints = of_each_job(-1)
 
 
 class Proven(Protocol):
@@ -65,7 +62,7 @@ class Selected:
     solution : with its proof; None where a rule chose.
     """
 
-    x: Array
+    x: Floats
     objective: float = np.nan
     bound: float = np.nan
     unit: str = ""
@@ -103,12 +100,12 @@ class SelectionPolicy(PlanPolicy):
         """Nobody has run."""
         return Restarts()
 
-    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:  # noqa: ARG002
+    def eligible(self, state: ClusterState, ways: Configurations) -> Flags:  # noqa: ARG002
         """(C,) columns that the policy chooses from: all."""
         return np.ones(ways.n_columns, dtype=np.bool_)
 
     @abstractmethod
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats, memory: Any) -> Selected:
         """Which columns run.
 
         Parameters
@@ -135,12 +132,12 @@ class SelectionPolicy(PlanPolicy):
         allocation = self._allocation(state, assignment, chosen, perf_counter() - started)
         return Plan((PlanStep(assignment),), allocation=allocation)
 
-    def _kept(self, state: ClusterState, restarts: Whole) -> Array:
+    def _kept(self, state: ClusterState, restarts: Ints) -> Floats:
         """(N,) share of its goodput that a job has had, if it starts once more: ``(a - n S) / (a + S)``.
 
         a: age; n: restarts (Sia, sec. 3.4; Pollux, sec. 4.2.1). 1 for jobs younger than a start takes.
         """
-        start: Array | float = (
+        start: Floats | float = (
             state.restart_seconds or UNTOLD_RESTART_SECONDS if self.restart_seconds is None else self.restart_seconds
         )
         if self.restart_seconds_of_type and state.job_types is not None:
@@ -167,7 +164,7 @@ def columns_of(state: ClusterState) -> Configurations:
     return ways.take((ways.partner < 0) & (state.steps_remaining > 0)[ways.job])
 
 
-def held_columns(ways: Configurations, running: Assignment) -> Whole:
+def held_columns(ways: Configurations, running: Assignment) -> Ints:
     """(N,) the column that each job runs as, -1 for jobs that do not run, or not as any of these columns."""
     held = np.full(ways.n_jobs, -1, dtype=np.int64)
     if not len(running) or not ways.n_columns:
@@ -175,7 +172,7 @@ def held_columns(ways: Configurations, running: Assignment) -> Whole:
     most = max(int(ways.gpus.max()), int(running.gpus.max())) + 1
     M = len(ways.pools)
 
-    def key(job: Whole, pool: Whole, gpus: Whole) -> Whole:
+    def key(job: Ints, pool: Ints, gpus: Ints) -> Ints:
         return np.asarray((job * M + pool) * most + gpus)
 
     known = key(ways.job, ways.pool, ways.gpus)
@@ -192,6 +189,6 @@ class OwnGangs:
 
     own_gangs: ClassVar[bool] = True
 
-    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+    def eligible(self, state: ClusterState, ways: Configurations) -> Flags:
         """Columns with the GPUs of the job's own gang."""
         return np.asarray(ways.gpus == state.scale_factors[ways.job])

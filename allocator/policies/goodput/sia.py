@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from allocator.conversion import Positive
-from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
+from allocator.policies.goodput.selection import Selected, SelectionPolicy
 from allocator.protocol import ClusterState, View
 from allocator.registry import register
 from formulations.goodput import SiaProgram, relative_goodput
 from formulations.goodput.pollux import LARGEST_POWER
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
+from throughputs.arrays import Floats, Ints
 
-STARTING_SECONDS = View[Array](
+STARTING_SECONDS = View[Floats](
     "seconds until a job that runs begins to train, where starts take time",
     name="starting_seconds",
     source=lambda source, state: np.maximum(source.kept("ready_time", 0.0) - state.clock, 0.0),
@@ -61,12 +62,12 @@ class Sia(SelectionPolicy):
             expected = f"a number of at most {LARGEST_POWER}, with any sign, not 0"
             raise InputError("policy sia", field="power", found=self.power, expected=expected)
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats, memory: Any) -> Selected:
         """The choice of the least cost."""
         del memory
         return self.solved(self.program_of(state, ways, held, kept))
 
-    def program_of(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> SiaProgram:
+    def program_of(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats) -> SiaProgram:
         """The program of a state."""
         return SiaProgram(
             ways,
@@ -89,7 +90,7 @@ class Sia(SelectionPolicy):
         return Selected(found.x, objective, bound, unit, found)
 
 
-def _fewest_where_least(ways: Configurations) -> Whole:
+def _fewest_where_least(ways: Configurations) -> Ints:
     """(N,) the fewest GPUs that a job may have on the type where its goodput is least, the last such type."""
     shape = ways.n_jobs, len(ways.pools)
     fewest, least = np.full(shape, np.iinfo(np.int64).max), np.full(shape, np.inf)

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.policies.goodput.selection import Array, OwnGangs, Restarts, Selected, Whole
+from allocator.policies.goodput.selection import OwnGangs, Restarts, Selected
 from allocator.policies.goodput.sia import Sia
 from allocator.protocol import ClusterState
 from allocator.protocol.plan import of_each_job
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from throughputs import Configurations
+from throughputs.arrays import Flags, Floats, Ints
 
 _VIRTUAL_NODE = 4
 """GPUs of a node."""
@@ -43,7 +43,7 @@ class WaitingMemory(Restarts):
     left_out : (N,) decisions that gave a job nothing.
     """
 
-    left_out: Whole = of_each_job(0)
+    left_out: Ints = of_each_job(0)
 
 
 @register(
@@ -63,12 +63,12 @@ class SiaUnaware(Sia):
         """Nobody has run or waited."""
         return WaitingMemory()
 
-    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+    def eligible(self, state: ClusterState, ways: Configurations) -> Flags:
         """1, 2 or 4 GPUs, or whole nodes of four."""
         the_one_type(state, self.name, "its weights do not tell types apart")
         return np.asarray((ways.gpus <= 2) | (ways.gpus % _VIRTUAL_NODE == 0))
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Ints, kept: Floats, memory: Any) -> Selected:
         """The choice of the least cost, with the weights of those who wait."""
         program = self.program_of(state, ways, held, kept)
         found = self.solved(replace(program, weights=state.priority_weights + memory.left_out))

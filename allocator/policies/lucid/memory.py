@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.plan import Memory
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 
 class Known(NamedTuple):
@@ -120,12 +117,12 @@ class LucidMemory(Memory):
 
     guests_recover: bool = True
     jobs: dict[int, Known] = field(default_factory=dict)
-    active: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    active: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     lines: list[Line] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
     kinds: dict[tuple[str, int], int] = field(default_factory=dict)
-    retained: _Floats = field(default_factory=lambda: np.empty((0, 0, 0)))
-    mean: dict[int, _Floats] = field(default_factory=dict)
+    retained: Floats = field(default_factory=lambda: np.empty((0, 0, 0)))
+    mean: dict[int, Floats] = field(default_factory=dict)
     joined: int = 0
     last: int = -1
     profiling: dict[int, float] = field(default_factory=dict)
@@ -217,7 +214,7 @@ class LucidMemory(Memory):
         self.joined += 1
         line.news = True
 
-    def home(self, rates: _Floats, length: float, profiler: int) -> int:
+    def home(self, rates: Floats, length: float, profiler: int) -> int:
         """The pool of a job with `rates` (M,): the one that is predicted to be through with it first; -1: none."""
         able = [pool for pool in np.flatnonzero(rates > 0).tolist() if pool != profiler]
         longest = length * float(rates.max(initial=0.0))
@@ -227,7 +224,7 @@ class LucidMemory(Memory):
             default=-1,
         )
 
-    def known_together(self, state: ClusterState, pool: int, ids: _Ids, kind_of: _Ids) -> tuple[_Ids, _Ids, _Floats]:
+    def known_together(self, state: ClusterState, pool: int, ids: Ints, kind_of: Ints) -> tuple[Ints, Ints, Floats]:
         """What the jobs `ids` of these kinds do beside each other on a pool.
 
         Returns the numbers of their kinds, the kind of each by position among these, and the fraction of its throughput
@@ -245,7 +242,7 @@ class LucidMemory(Memory):
             fractions = self.retained[pool][kinds[:, None], kinds]
         return kinds, kinds.searchsorted(kind_of), np.maximum(fractions, 0.0)
 
-    def mean_retained(self, pool: int, kinds: _Ids) -> _Floats:
+    def mean_retained(self, pool: int, kinds: Ints) -> Floats:
         """(k,) what `kinds` keep and leave on the average, over the kinds known so far that they may share with."""
         if pool not in self.mean:
             kept, left = self.retained[pool], self.retained[pool].T
@@ -269,7 +266,7 @@ class LucidMemory(Memory):
         self.mean = {}
         return number
 
-    def _read(self, state: ClusterState, pool: int, ids: _Ids) -> None:
+    def _read(self, state: ClusterState, pool: int, ids: Ints) -> None:
         """Note what the kinds of these jobs (ascending ids) do in pairs on a pool."""
         columns = state.take(state.ids.searchsorted(ids)).packed
         kinds, group = np.array([self.jobs[job].kind for job in ids.tolist()]), columns.group

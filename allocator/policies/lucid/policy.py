@@ -10,7 +10,6 @@ from itertools import pairwise, takewhile
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, Positive
 from allocator.policies.lucid.memory import LucidMemory
@@ -21,6 +20,7 @@ from allocator.registry import register
 from allocator.room import Room
 from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_hosts
 from formulations.packing.greedy import Greedy, HostChoice
+from throughputs.arrays import Floats
 
 # Relative to the clock.
 _ROUNDING = 1e-12
@@ -219,7 +219,7 @@ class Lucid(PlanPolicy):
 
     def _known(
         self, d: Deciding, pool: int, waiting: list[int], hosts: list[int]
-    ) -> tuple[PackingJobs, PackingJobs, NDArray[np.float64]]:
+    ) -> tuple[PackingJobs, PackingJobs, Floats]:
         """Guests and hosts as packing sees them, and what their kinds keep beside each other."""
         memory, ids = d.memory, np.array([*waiting, *hosts], dtype=np.int64)
         _, gpus, length, kind = np.array([memory.jobs[job] for job in (*waiting, *hosts)]).T

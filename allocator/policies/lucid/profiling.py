@@ -16,11 +16,12 @@ from heapq import heappop, heappush
 from math import inf
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.conversion import AtLeastOne, Positive, check_fields
 from allocator.mechanism.placement.whole import servers_for
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats
 
 # Intervals that are looked ahead.
 _AHEAD = 5
@@ -125,11 +126,11 @@ class ProfilingRun:
     scaling : pairs (seconds, servers): +1 when a server was borrowed, -1 when it was given back.
     """
 
-    profiled: NDArray[np.bool_]
-    start: NDArray[np.float64]
-    queue_seconds: NDArray[np.float64]
-    ended: NDArray[np.bool_]
-    end: NDArray[np.float64]
+    profiled: Flags
+    start: Floats
+    queue_seconds: Floats
+    ended: Flags
+    end: Floats
     scaling: tuple[tuple[float, int], ...]
 
 

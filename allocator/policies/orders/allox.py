@@ -7,15 +7,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, Part
 from allocator.policies.base.ordering import in_order_of_arrival
-from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import assign_to_lines
+from throughputs.arrays import Flags, Floats, Ints, Positions
 
 if TYPE_CHECKING:
     from formulations import Line
@@ -91,12 +90,12 @@ class AlloX(SharePolicy):
             seconds=perf_counter() - started,
         )
 
-    def _considered(self, state: ClusterState, waiting: NDArray[np.bool_], n_free: int) -> NDArray[np.intp]:
+    def _considered(self, state: ClusterState, waiting: Flags, n_free: int) -> Positions:
         """Positions of the waiting jobs that are looked at, those that wait longest first."""
         order = in_order_of_arrival(state, np.flatnonzero(waiting))
         return order[: max(int(self.alpha * len(order)), n_free)]
 
-    def _reserved(self, rates: Array, need: int, free: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _reserved(self, rates: Floats, need: int, free: Ints) -> Ints:
         """Free GPUs without those of the type where a gang that fits nowhere lacks fewest."""
         fits = rates > 0
         if (fits & (free >= need)).any():
@@ -110,17 +109,17 @@ class AlloX(SharePolicy):
     def _line(
         self,
         state: ClusterState,
-        waiting: NDArray[np.intp],
-        usable: Array,
-        free: NDArray[np.int64],
-        sizes: NDArray[np.int64],
+        waiting: Positions,
+        usable: Floats,
+        free: Ints,
+        sizes: Ints,
     ) -> Line:
         with np.errstate(divide="ignore"):
             seconds = state.steps_remaining[waiting, None] / usable[waiting]
         return assign_to_lines(seconds, free, sizes[waiting], precision=self.precision)
 
 
-def _heads(line: Line, free: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.intp]:
+def _heads(line: Line, free: Ints, sizes: Ints) -> Positions:
     """Jobs that start now: from the highest position down, as far as the GPUs of their type go."""
     left, starting = free.copy(), []
     for i in np.argsort(-line.position, kind="stable"):

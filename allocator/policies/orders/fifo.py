@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegativeWhole
-from allocator.policies.base.programs import Array, ClosedFormPolicy
+from allocator.policies.base.programs import ClosedFormPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
+from throughputs.arrays import Floats, Ints
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 6 (baseline)"
 
@@ -37,7 +37,7 @@ class FifoPerf(ClosedFormPolicy):
     in_order_of_rows: ClassVar[bool] = True
     status: ClassVar[str] = "order"
 
-    def shares(self, state: ClusterState) -> Array:
+    def shares(self, state: ClusterState) -> Floats:
         """Share 1 on the type each placed job got."""
         shares = np.zeros(state.rates.shape)
         type_of, _ = first_in_line(
@@ -47,9 +47,7 @@ class FifoPerf(ClosedFormPolicy):
         return shares
 
 
-def first_in_line(
-    rates: Array, sizes: NDArray[np.int64], capacity: NDArray[np.int64], types: Sequence[str]
-) -> tuple[dict[int, int], list[int]]:
+def first_in_line(rates: Floats, sizes: Ints, capacity: Ints, types: Sequence[str]) -> tuple[dict[int, int], list[int]]:
     """Jobs in order take the fastest type with room for their gang: type by job; and who is behind the first that fits
     nowhere, itself included. Ties go to the type whose name is first in the alphabet.
 
@@ -94,7 +92,7 @@ class Fifo(ClosedFormPolicy):
     in_order_of_rows: ClassVar[bool] = True
     status: ClassVar[str] = "order"
 
-    def shares(self, state: ClusterState) -> Array:
+    def shares(self, state: ClusterState) -> Floats:
         """Share 1 on the type each placed job has or got."""
         usable = state.runnable_rates > 0
         free = state.capacity.astype(np.int64)

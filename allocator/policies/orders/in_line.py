@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from allocator.policies.base.ordering import OrderPolicy
-from allocator.policies.base.programs import Array
 from allocator.policies.base.waiting_line import LinePolicy
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
+from throughputs.arrays import Floats
 from throughputs.numerics import quotient
 
 
@@ -30,7 +30,7 @@ class FirstComeFirstServed(LinePolicy):
 
     in_order_of_rows: ClassVar[bool] = True
 
-    def key(self, state: ClusterState) -> Array:
+    def key(self, state: ClusterState) -> Floats:
         """(N, 1) all alike: ids ascend with arrival."""
         return np.zeros((state.n_jobs, 1))
 
@@ -51,7 +51,7 @@ class ShortestJobFirst(LinePolicy):
 
     needs = Need.LENGTHS | Need.FRACTIONS
 
-    def key(self, state: ClusterState) -> Array:
+    def key(self, state: ClusterState) -> Floats:
         """(N, 1) seconds on the fastest type."""
         return quotient(state.steps_remaining, state.fastest_rates, np.inf)[:, None]
 
@@ -73,7 +73,7 @@ class QuasiShortestServiceFirst(LinePolicy):
 
     needs = Need.PREDICTIONS | Need.FRACTIONS
 
-    def key(self, state: ClusterState) -> Array:
+    def key(self, state: ClusterState) -> Floats:
         """(N, 2) GPU seconds, then GPUs."""
         gpus = state.gpus_taken.astype(np.float64)
         return np.stack([state.predicted_seconds * gpus, gpus], axis=1)
@@ -96,6 +96,6 @@ class ShortestRemainingTimeFirst(OrderPolicy):
 
     needs = Need.LENGTHS | Need.FRACTIONS
 
-    def key(self, state: ClusterState) -> Array:
+    def key(self, state: ClusterState) -> Floats:
         """(N,) seconds that each job still needs on its fastest type."""
         return quotient(state.steps_remaining, state.fastest_rates, np.inf)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, log
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
 from allocator.fractions import WHOLE
@@ -19,10 +18,8 @@ from allocator.protocol.plan import Memory
 from allocator.protocol.policy import Hindrance, Past
 from allocator.protocol.views import Needs, Views
 from allocator.registry import register
+from throughputs.arrays import Floats, Ints, Values
 from throughputs.numerics import exp
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 _DAY = 86400.0
 
@@ -149,7 +146,7 @@ class Slurm(PlanPolicy):
                 memory.running[name] = memory.running.get(name, 0.0) + count
         return Plan.until_next_event(rows)
 
-    def priorities(self, state: ClusterState, memory: Usage) -> _Floats:
+    def priorities(self, state: ClusterState, memory: Usage) -> Floats:
         """(N,) p, the largest first."""
         size = state.gpus_taken / max(float(state.capacity.sum()), 1.0)
         weights = state.priority_weights
@@ -160,7 +157,7 @@ class Slurm(PlanPolicy):
             total += self.fairshare_weight * self._fair_shares(state, memory)
         return np.asarray(total)
 
-    def _fair_shares(self, state: ClusterState, memory: Usage) -> _Floats:
+    def _fair_shares(self, state: ClusterState, memory: Usage) -> Floats:
         """(N,) ``2^(-U_k / S_k)`` of the account of each job; S as `_parts_due` says."""
         names, of_job = np.unique(_accounts(state), return_inverse=True)
         used, everything = memory.seconds, sum(memory.seconds.values())
@@ -170,7 +167,7 @@ class Slurm(PlanPolicy):
         over = [used.get(name, 0.0) / everything / due[name] for name in names.tolist()]
         return np.asarray(exp(-log(2.0) * np.array(over))[of_job])
 
-    def _line(self, state: ClusterState, memory: Usage) -> _Ids:
+    def _line(self, state: ClusterState, memory: Usage) -> Ints:
         """Positions of those who wait, the first in line first."""
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[state.running.jobs] = False
@@ -198,7 +195,7 @@ class Slurm(PlanPolicy):
 class _Backfill:
     """Who starts, looked for in the order of a line. GPUs of timetables are in thousandths."""
 
-    def __init__(self, policy: Slurm, state: ClusterState, line: _Ids) -> None:
+    def __init__(self, policy: Slurm, state: ClusterState, line: Ints) -> None:
         self.policy, self.state, self.line = policy, state, line[: policy.depth]
         self.room, self.free = state.room(), state.capacity - state.running.gpus_used(len(state.capacity))
         self.gpus, self.limit = state.gpus_taken.tolist(), state.predicted_seconds.tolist()
@@ -211,10 +208,11 @@ class _Backfill:
         usable, gpus = self.state.runnable_rates.take(self.line, axis=0), self.state.gpus_taken.take(self.line)
         able, ranked = usable > 0, (-usable).argsort(axis=1, kind="stable").tolist()
         # who cannot start now is looked at as long as promises are given
-        fits, counts = (able & (gpus[:, None] <= self.free)).any(axis=1).tolist(), able.sum(axis=1).tolist()
+        fits = np.any(able & (gpus[:, None] <= self.free), axis=1)
+        counts = able.sum(axis=1).tolist()
         left = dict.fromkeys(range(able.shape[1]), self.policy.reservations)
         started: list[tuple[int, int]] = []
-        for job, may, order, count in zip(self.line.tolist(), fits, ranked, counts, strict=True):
+        for job, may, order, count in zip(self.line.tolist(), fits.tolist(), ranked, counts, strict=True):
             pools = order[:count]
             open_ = [pool for pool in pools if left[pool] > 0]
             if not (may or open_ or self.policy.preempts):
@@ -324,7 +322,7 @@ def _parts_due(accounts: Iterable[str], state: ClusterState) -> dict[str, float]
     return dict(zip(entities.names, due.tolist(), strict=True)) | dict.fromkeys(others, 1.0 / top)
 
 
-def _accounts(state: ClusterState) -> NDArray[Any]:
+def _accounts(state: ClusterState) -> Values:
     """(N,) the entity of each job, else who submitted it."""
     named = state.account.astype(str)
     return np.where(named == "", state.submitter.astype(str), named)

@@ -16,14 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.errors import did_you_mean
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +36,13 @@ class Limits:
     capacity : (M,) GPUs.
     """
 
-    weights: _Floats
-    nominal: _Ids
-    lent: _Ids
-    borrowed: _Floats
-    cohort: NDArray[np.intp]
-    pooled: _Ids
-    capacity: _Ids
+    weights: Floats
+    nominal: Ints
+    lent: Ints
+    borrowed: Floats
+    cohort: Positions
+    pooled: Ints
+    capacity: Ints
 
     @classmethod
     def of(
@@ -88,7 +85,7 @@ class Usage:
         self._from_pool = np.zeros_like(limits.pooled)
         self._used = np.zeros_like(limits.capacity)
 
-    def fits(self, entity: int, pool: int, gpus: int, within: _Ids | None = None) -> bool:
+    def fits(self, entity: int, pool: int, gpus: int, within: Ints | None = None) -> bool:
         """Whether so many GPUs more are within all limits, and where they are told `within` (E, M) others."""
         limits, used = self.limits, int(self.gpus[entity, pool]) + gpus
         quota = int(limits.nominal[entity, pool])
@@ -123,7 +120,7 @@ class Usage:
         return max(used + gpus - own, 0) - max(used - own, 0)
 
 
-def _parts(parent: NDArray[np.intp], weights: _Floats) -> _Floats:
+def _parts(parent: Positions, weights: Floats) -> Floats:
     """(E,) part of each entity by the weights on the way from the top; 0 where it has entities of its own.
 
     Jobs without an entity have a part where nobody else is, and only then.
@@ -139,7 +136,7 @@ def _parts(parent: NDArray[np.intp], weights: _Floats) -> _Floats:
     return np.where(np.isin(np.arange(len(parent)), parent[:-1]), 0.0, parts)
 
 
-def _apportioned(gpus: int, parts: _Floats) -> _Ids:
+def _apportioned(gpus: int, parts: Floats) -> Ints:
     """(E,) whole GPUs in proportion to parts that sum to 1, by largest remainders; of equal ones the first."""
     exact = gpus * parts
     whole = np.floor(exact + 1e-9).astype(np.int64)
@@ -149,8 +146,8 @@ def _apportioned(gpus: int, parts: _Floats) -> _Ids:
 
 
 def _table(
-    setting: str, given: Mapping[str, int], names: tuple[str, ...], types: tuple[str, ...], default: _Floats
-) -> _Floats:
+    setting: str, given: Mapping[str, int], names: tuple[str, ...], types: tuple[str, ...], default: Floats
+) -> Floats:
     """(E, M) figures of a setting, and the default where it says nothing."""
     table = default.copy()
     for key, value in given.items():

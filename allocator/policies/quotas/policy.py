@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.policies.quotas.limits import Limits, Usage
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
 from allocator.protocol.entities import arrival_ranks
 from allocator.protocol.policy import Hindrance
 from allocator.registry import register
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Ints
 
 
 @register(
@@ -126,7 +124,7 @@ class _Line:
         self.place = {job: place for place, job in enumerate(self.order)}
         self.pool_of: dict[int, int] = {}
 
-    def let_in_within(self, limits: _Ids) -> None:
+    def let_in_within(self, limits: Ints) -> None:
         """Jobs with which their entities have no more than this (E, M) of each type."""
         for job in self.order:
             if job not in self.pool_of and (pool := self._pool(job, limits)) is not None:
@@ -151,7 +149,7 @@ class _Line:
             _, _, job, pool = min(next_up)
             self._let_in(left[self.entity[job]].pop(), pool)
 
-    def _pool(self, job: int, within: _Ids | None = None) -> int | None:
+    def _pool(self, job: int, within: Ints | None = None) -> int | None:
         """The first of its types with room; None: there is none."""
         entity, gpus = self.entity[job], self.gpus[job]
         return next((pool for pool in self.pools[job] if self.usage.fits(entity, pool, gpus, within)), None)

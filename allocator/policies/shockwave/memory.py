@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array
 from allocator.protocol.plan import JobMemory, of_each_job
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.training import Regimes
 
 
@@ -33,14 +32,14 @@ class ShockwaveMemory(JobMemory):
     holds: ClassVar[tuple[type, ...]] = (Regimes,)
 
     regimes: Regimes | None = None
-    factor: Array = of_each_job(1.0)
-    past: Array = of_each_job(0.0)
-    rounds: Array = of_each_job(0.0)
-    latest: Array = of_each_job(0.0)
-    since: NDArray[np.int64] = of_each_job(0)
+    factor: Floats = of_each_job(1.0)
+    past: Floats = of_each_job(0.0)
+    rounds: Floats = of_each_job(0.0)
+    latest: Floats = of_each_job(0.0)
+    since: Ints = of_each_job(0)
 
     def recall(
-        self, jobs: tuple[Hashable, ...], number: int, regimes_of: Callable[[NDArray[np.intp]], Regimes]
+        self, jobs: tuple[Hashable, ...], number: int, regimes_of: Callable[[Positions], Regimes]
     ) -> tuple[Regimes, bool]:
         """The epochs of the `jobs`, and whether they are others than last time; the memory is then of these jobs.
 
@@ -57,14 +56,14 @@ class ShockwaveMemory(JobMemory):
         self.regimes = regimes
         return regimes, bool(new.any()) or len(jobs) != known
 
-    def estimate(self, seconds: Array, number: int) -> None:
+    def estimate(self, seconds: Floats, number: int) -> None:
         """New estimates (N,), made in round `number`."""
         stayed = number - self.since
         self.past += self.latest * stayed
         self.rounds += stayed
         self.latest, self.since = seconds, np.full(len(seconds), number)
 
-    def target(self, number: int, momentum: float) -> Array:
+    def target(self, number: int, momentum: float) -> Floats:
         """(N,) the finish time that is fair, seconds: ``momentum A + (1 - momentum) F``.
 
         F: the latest estimate; A: the mean of all, each weighted by the rounds for which it was the latest one.

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative, Part, Positive
 from allocator.policies.base.programs import Prepared
@@ -17,6 +16,7 @@ from allocator.protocol.allocation import Allocation
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations.shockwave import PlanningProgram, solve_plan
+from throughputs.arrays import Positions
 from throughputs.numerics import tie_order
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
@@ -145,7 +145,7 @@ class Shockwave(Prepared, PlanPolicy):
     def _program(
         self,
         state: ClusterState,
-        jobs: NDArray[np.intp],
+        jobs: Positions,
         kind: int,
         upcoming: UpcomingRounds,
         memory: ShockwaveMemory,
@@ -154,7 +154,7 @@ class Shockwave(Prepared, PlanPolicy):
         view, gpus = state.training, int(state.capacity[kind])
         left = state.steps_remaining[jobs] / state.rates[jobs, kind]
 
-        def regimes_of(new: NDArray[np.intp]) -> Regimes:
+        def regimes_of(new: Positions) -> Regimes:
             if view is None:
                 return Regimes.of(Profiles.steady(state.steps_remaining[jobs[new]], left[new]), whole_seconds=False)
             return Regimes.of(view.take(jobs[new]).profiles, whole_seconds=self.whole_seconds)
@@ -203,9 +203,7 @@ class Shockwave(Prepared, PlanPolicy):
             start_seconds=start,
         )
 
-    def _as_plan(
-        self, state: ClusterState, jobs: NDArray[np.intp], kind: int, solution: PlanSolution, started: float
-    ) -> Plan:
+    def _as_plan(self, state: ClusterState, jobs: Positions, kind: int, solution: PlanSolution, started: float) -> Plan:
         """The plan of a solution for some of the jobs (positions), those that were planned before those that fill."""
         steps = []
         for planned, filled in zip(solution.schedule.T, solution.backfilled.T, strict=True):

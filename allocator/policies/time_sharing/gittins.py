@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import Positive
-from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import quotient
-
-_Ids = NDArray[np.int64]
 
 _SHORTEST = 60.0
 _RATIO = 1.1220184543019633  # the 20th root of 10
@@ -61,7 +58,7 @@ class TiresiasGittins(Tiresias):
             found, expected = self.samples, "at least one, in GPU seconds above 0"
             raise InputError("policy tiresias_gittins", field="samples", found=found, expected=expected)
 
-    def index(self, attained: Array) -> Array:
+    def index(self, attained: Floats) -> Floats:
         """(N,) the Gittins index, per GPU second, of jobs that have attained so many GPU seconds (N,)."""
         samples, sums = self._sorted
         after, within = (samples.searchsorted(at, side="right") for at in (attained, attained + self.quantum))
@@ -70,12 +67,12 @@ class TiresiasGittins(Tiresias):
         return quotient(ending.astype(np.float64), used, 0.0)
 
     @cached_property
-    def _sorted(self) -> tuple[Array, Array]:
+    def _sorted(self) -> tuple[Floats, Floats]:
         """(S,) the samples, ascending, and (S + 1,) the sums of the first ones."""
         samples = np.sort(np.array(self.samples, dtype=np.float64))
         return samples, np.concatenate([[0.0], samples.cumsum()])
 
-    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: Flags) -> Ints:  # noqa: ARG002
         """(N,) positions, the first in line first."""
         index = self.index(state.gpu_seconds - memory.spent)
         return np.lexsort((memory.turn, -index, memory.queue))

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import Positive
 from allocator.policies.base.ordering import Turns, fill_in_order
-from allocator.policies.base.programs import Array, Prepared
+from allocator.policies.base.programs import Prepared
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import of_each_job
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
 from throughputs import PlainColumns, ThroughputMatrix
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 
 @dataclass(eq=False)
@@ -33,12 +31,12 @@ class ThemisMemory(Turns):
     changed : when the set of jobs last changed, seconds.
     """
 
-    isolated_seconds: Array = of_each_job(0.0)
-    steps_left: Array = of_each_job(0.0)
-    isolated_rate: Array = of_each_job(0.0)
+    isolated_seconds: Floats = of_each_job(0.0)
+    steps_left: Floats = of_each_job(0.0)
+    isolated_rate: Floats = of_each_job(0.0)
     changed: float = 0.0
 
-    def recall(self, state: ClusterState) -> _Ids:
+    def recall(self, state: ClusterState) -> Ints:
         """See `Turns`."""
         number, before = len(self.jobs), super().recall(state)
         known = before >= 0
@@ -112,7 +110,7 @@ class Themis(Prepared, PlanPolicy):
         assignment = Assignment.of(chosen, np.full(len(chosen), pool), gpus[chosen])
         return Plan((PlanStep(assignment, self.lease_seconds if contended else np.inf),))
 
-    def _shares(self, state: ClusterState, memory: ThemisMemory, jobs: _Ids, pool: int) -> Array:
+    def _shares(self, state: ClusterState, memory: ThemisMemory, jobs: Ints, pool: int) -> Floats:
         """(K,) x of the `jobs` (positions)."""
         matrix = state.throughputs
         columns = ThroughputMatrix.trusted(
@@ -129,10 +127,10 @@ class Themis(Prepared, PlanPolicy):
         fairness = FinishTimeFairness(elapsed, left, isolated)
         return np.asarray(solve(polytope, fairness, solver=self.solver, choice=self.choice).shares[:, 0])
 
-    def isolated_rate(self, rates: Array, share: Array) -> Array:
+    def isolated_rate(self, rates: Floats, share: Floats) -> Floats:
         """(N,) q, from steps/s of the gangs and isolated shares."""
         return np.asarray(np.where(rates > 0, rates, 1.0) * share)
 
-    def elapsed(self, state: ClusterState, memory: ThemisMemory) -> Array:  # noqa: ARG002
+    def elapsed(self, state: ClusterState, memory: ThemisMemory) -> Floats:  # noqa: ARG002
         """(N,) e, seconds."""
         return state.elapsed_seconds

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import Positive
 from allocator.policies.base.ordering import Turns, fill_state, in_order_of_arrival
-from allocator.policies.base.programs import Array
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.plan import of_each_job
 from allocator.registry import register
 from throughputs import InputError
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints, Values
 
 # Relative: a limit that a job is planned to reach counts as reached, whatever rounding leaves of it.
 _ROUNDING = 1e-9
@@ -42,12 +39,12 @@ class TiresiasMemory(Turns):
     clock : time of the last decision, seconds.
     """
 
-    queue: _Ids = of_each_job(0)
-    spent: Array = of_each_job(0.0)
-    waited: Array = of_each_job(0.0)
+    queue: Ints = of_each_job(0)
+    spent: Floats = of_each_job(0.0)
+    waited: Floats = of_each_job(0.0)
     clock: float = 0.0
 
-    def send(self, jobs: _Ids, queue: _Ids | int) -> None:
+    def send(self, jobs: Ints, queue: Ints | int) -> None:
         """Put `jobs` (positions) at the end of the line of their new `queue` (K,), in this order."""
         self.queue[jobs] = queue
         self.send_back(jobs)
@@ -109,7 +106,7 @@ class Tiresias(PlanPolicy):
         ran[state.running.jobs] = True
         if self.promote_after is not None:
             memory.waited += np.where(~ran & (state.run_seconds > 0), elapsed, 0.0)
-        attained: Array = state.gpu_seconds - memory.spent
+        attained: Floats = state.gpu_seconds - memory.spent
         self._demote(state, memory, ran, attained)
         if self.promote_after is not None:
             attained = self._promote(state, memory, ran, attained, self.promote_after)
@@ -129,11 +126,11 @@ class Tiresias(PlanPolicy):
         assignment = Assignment.of(chosen, pool, state.scale_factors.take(chosen))
         return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
 
-    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: Flags) -> Ints:  # noqa: ARG002
         """(N,) positions, the first in line first."""
         return np.asarray((memory.queue * _TURNS + memory.turn).argsort(kind="stable"))
 
-    def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
+    def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: Flags, attained: Floats) -> None:
         """Let those down who have attained so many GPU seconds (N,) since their last promotion."""
         due = (self._limits[:-1] * (1.0 - _ROUNDING)).searchsorted(attained, side="right")
         down = self.falling(due, memory, ran)
@@ -143,17 +140,17 @@ class Tiresias(PlanPolicy):
         down = down[np.argsort(-state.scale_factors[down], kind="stable")]
         memory.send(down, self.queues_of(due, memory, down))
 
-    def falling(self, due: _Ids, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:  # noqa: ARG002
+    def falling(self, due: Ints, memory: TiresiasMemory, ran: Flags) -> Ints:  # noqa: ARG002
         """Positions of the jobs that fall, where they are `due` (N,) in these queues."""
         return (due > memory.queue).nonzero()[0]
 
-    def queues_of(self, due: _Ids, memory: TiresiasMemory, down: _Ids) -> _Ids:  # noqa: ARG002
+    def queues_of(self, due: Ints, memory: TiresiasMemory, down: Ints) -> Ints:  # noqa: ARG002
         """(K,) the queues to which those at `down` fall."""
         return due[down]
 
     def _promote(
-        self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array, after: float
-    ) -> Array:
+        self, state: ClusterState, memory: TiresiasMemory, ran: Flags, attained: Floats, after: float
+    ) -> Floats:
         """Let those up who have waited for `after` times what they have trained; what all have attained then."""
         trained = attained / state.gpus_taken
         enough = memory.waited >= after * trained * (1.0 - _ROUNDING)
@@ -165,11 +162,11 @@ class Tiresias(PlanPolicy):
         return np.asarray(state.gpu_seconds - memory.spent)
 
     @cached_property
-    def _limits(self) -> Array:
+    def _limits(self) -> Floats:
         """(Q,) GPU seconds at which a job leaves each queue; inf for the last one."""
         return np.array([*self.queue_limits, np.inf])
 
-    def _until_demotion(self, memory: TiresiasMemory, jobs: _Ids, attained: Array, gpus: NDArray[Any]) -> float:
+    def _until_demotion(self, memory: TiresiasMemory, jobs: Ints, attained: Floats, gpus: Values) -> float:
         """Seconds until the first of the `jobs` (K,), which run, reaches a limit; inf for never."""
         if not len(jobs):
             return np.inf
@@ -177,6 +174,6 @@ class Tiresias(PlanPolicy):
         left = self.seconds_to(limits, attained, gpus)
         return float(left[left.argmin()])
 
-    def seconds_to(self, limits: Array, attained: Array, gpus: NDArray[Any]) -> Array:
+    def seconds_to(self, limits: Floats, attained: Floats, gpus: Values) -> Floats:
         """(K,) until jobs that run have attained so many GPU seconds."""
         return np.asarray((limits - attained) / gpus)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
-from allocator.policies.chronus.memory import Array, ChronusMemory
+from allocator.policies.chronus.memory import ChronusMemory
 from allocator.policies.chronus.policy import Chronus, Promises, rounded_gpus
 from allocator.protocol import ClusterState, Plan
 from allocator.protocol.assignment import among_ids
 from allocator.simulator.rules.base import Rule, RunningRule, Stretch
+from throughputs.arrays import Floats
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ class PublishedChronus(Chronus):
             (memory.jobs[row], units * self.time_unit_seconds) for row, units in zip(rows, ahead.tolist(), strict=True)
         ]
 
-    def considered(self, memory: ChronusMemory, row: int) -> Array:
+    def considered(self, memory: ChronusMemory, row: int) -> Floats:
         """All of its deadlines."""
         return memory.options[row][0]
 
-    def open_options(self, memory: ChronusMemory, row: int) -> tuple[Array, Array]:
+    def open_options(self, memory: ChronusMemory, row: int) -> tuple[Floats, Floats]:
         """All of them."""
         return memory.options[row]
 

@@ -12,11 +12,11 @@ Source: W. Gao et al., "Chronus: A Novel Deadline-aware Scheduler for Deep Learn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Texts, Values
 from throughputs.deadlines import OptionRow
 from throughputs.frames import Column, FrameReader, parsed_number
 from throughputs.trace import Trace
@@ -64,7 +64,7 @@ def chronus(frame: pd.DataFrame, source: str, first_line: int, time_unit: float 
     )
 
 
-def _options(reader: FrameReader, table: dict[str, NDArray[Any]], unit: float) -> NDArray[np.object_]:
+def _options(reader: FrameReader, table: dict[str, Values], unit: float) -> Texts:
     """(N,) deadlines on the clock (seconds) with their values; none for best effort."""
     times, values, best_effort = (table[name].tolist() for name in (*_LISTS, "best_effort"))
     rows = np.empty(len(times), dtype=object)

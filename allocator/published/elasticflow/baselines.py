@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.gandiva import GandivaTimeSlicing
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.policies.time_sharing.themis import Themis, ThemisMemory
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
 from allocator.protocol import ClusterState, Trigger
 from allocator.published.elasticflow.node_sets import PublishedNodeSets
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Flags, Floats, Ints, Values
 
 _AT_ONCE = 1.0
 """Seconds until the next decision after the last arrival, where the world has no slots."""
@@ -27,15 +24,15 @@ class PublishedTiresias(Tiresias):
     """A job of s GPUs is next looked at for a limit when ``(limit - r) / s`` whole seconds have passed, too late for
     gangs unless something else happens, and falls by one queue at a time."""
 
-    def falling(self, due: _Ids, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
+    def falling(self, due: Ints, memory: TiresiasMemory, ran: Flags) -> Ints:
         """Only who ran."""
         return np.flatnonzero((due > memory.queue) & ran)
 
-    def queues_of(self, due: _Ids, memory: TiresiasMemory, down: _Ids) -> _Ids:  # noqa: ARG002
+    def queues_of(self, due: Ints, memory: TiresiasMemory, down: Ints) -> Ints:  # noqa: ARG002
         """The next one."""
         return memory.queue[down] + 1
 
-    def seconds_to(self, limits: Array, attained: Array, gpus: NDArray[Any]) -> Array:
+    def seconds_to(self, limits: Floats, attained: Floats, gpus: Values) -> Floats:
         """GPU seconds are taken for seconds, twice."""
         return np.asarray(np.ceil((limits - attained / gpus) / gpus))
 
@@ -71,10 +68,10 @@ class PublishedThemis(Themis):
 
     choice: ClassVar[str] = "published"
 
-    def isolated_rate(self, rates: Array, share: Array) -> Array:  # noqa: ARG002
+    def isolated_rate(self, rates: Floats, share: Floats) -> Floats:  # noqa: ARG002
         """The share."""
         return share
 
-    def elapsed(self, state: ClusterState, memory: ThemisMemory) -> Array:
+    def elapsed(self, state: ClusterState, memory: ThemisMemory) -> Floats:
         """Up to the last change of the set of jobs."""
         return np.asarray(state.elapsed_seconds - (state.clock - memory.changed))

@@ -10,9 +10,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-import numpy as np
-from numpy.typing import NDArray
-
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.earliest import (
     EarliestDeadlineFirst,
@@ -25,6 +22,7 @@ from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
 from allocator.published.elasticflow.scaling import Published
 from formulations.deadlines import DeadlineOrder, Filling, JobPlan
+from throughputs.arrays import Ints
 
 _MOST_LOST_SECONDS = 30.0
 """What a decision costs at most in ElasticFlow without admission."""
@@ -72,7 +70,7 @@ class _Listed(DeadlinePolicy):
         memory: DeadlineMemory,
         jobs: Sequence[PlannedJob],
         gpus: Sequence[int],
-        rejected: Sequence[int] | NDArray[np.int64],
+        rejected: Sequence[int] | Ints,
         until: float = inf,
         line: Sequence[Hashable] | None = None,
     ) -> Plan:

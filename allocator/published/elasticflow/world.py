@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative
 from allocator.protocol.assignment import among_ids
@@ -19,13 +18,12 @@ from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Rule, Rules, RunningRule, Stretch, rule_of
 from allocator.simulator.rules.general import Slots, SlotsInRun
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
 
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 # What the rounding of some ten thousand stretches may leave of a time that is a whole number of seconds.
 _SECONDS_TOLERANCE = 1e-5
@@ -65,7 +63,7 @@ class _SparesLastEnd(RunningRule):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def seen_at_once(self, first: float, finish: _Floats, jobs: _Ids) -> bool:
+    def seen_at_once(self, first: float, finish: Floats, jobs: Ints) -> bool:
         """Where all `jobs` that run end at `first`, and nobody else has ever run or is to arrive."""
         world = self._world
         if first == np.inf or world.arrivals.next_time < np.inf or (finish > first).any():
@@ -198,7 +196,7 @@ class DecisionsCostTime(Rule):
         decisions = int(rule_of(world.rules, Slots).slot_seconds) if every == "slot" else every
         return (_DecisionsCostTime(self, decisions, world),) if self.overhead != "off" else ()
 
-    def seconds_of(self, gpus: _Ids, restart: bool) -> _Floats:
+    def seconds_of(self, gpus: Ints, restart: bool) -> Floats:
         """(K,) seconds that jobs of so many `gpus` lose."""
         anew = self.overhead_doubling_seconds * (1.0 + log2(gpus))
         return np.asarray(self.overhead_base_seconds + (anew + self.overhead_restart_seconds if restart else anew))
@@ -230,7 +228,7 @@ class _DecisionsCostTime(RunningRule):
         self._jobs.columns["restart_gpu_seconds"][s.at] += lost * s.decision.assignment.gpus_taken
         overhead[s.at] = 0.0
 
-    def _charge(self, s: Stretch, overhead: _Floats) -> None:
+    def _charge(self, s: Stretch, overhead: Floats) -> None:
         number = self._core.decisions - 1
         if self._every is not None and number // self._every > self._restarts:
             self._restarts = number // self._every

@@ -18,7 +18,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.policies.base.packed import served_part
 from allocator.policies.gavel.packed import MinTotalDurationPacked
@@ -31,8 +30,7 @@ from formulations.core.objectives import Makespan
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
 from formulations.solving.backends import BACKENDS
-
-Array = NDArray[np.float64]
+from throughputs.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class _Rows:
         ]
         self.matrix: Any = sparse_of(entries, (M + 2 * n, own.size)).tocsr()
 
-    def feasible_point(self, capacity: Array, floors: Array) -> Array:
+    def feasible_point(self, capacity: Floats, floors: Floats) -> Floats:
         """Where ECOS ends among the columns that keep the floors (n,); RuntimeError where it finds none."""
         from scipy.sparse import eye_array, vstack
 
@@ -110,7 +108,7 @@ class _Rows:
         rows = vstack([-eye_array(n_columns), self.matrix])
         return np.asarray(run_ecos(np.zeros(n_columns), rows, right)["x"])
 
-    def allocation(self, x: Array) -> tuple[Array, Pairs]:
+    def allocation(self, x: Floats) -> tuple[Floats, Pairs]:
         """Shares of jobs alone, and of pairs, scaled into the polytope where the path left it by a little."""
         X = np.clip(x, 0.0, 1.0).reshape(-1, self.M)
         X = X / max(1.0, float((self.matrix @ X.ravel())[self.M : self.M + self.n].max(initial=0.0)))

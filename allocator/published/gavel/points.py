@@ -30,7 +30,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.core.objectives import (
     FinishTimeFairness,
@@ -49,8 +48,8 @@ from formulations.solving.backends import AUTO, BACKENDS, Backend, in_order
 from formulations.solving.choice import Among, Choice, Chooser
 from formulations.statements import cp
 from formulations.statements.shares import Times
+from throughputs.arrays import Floats
 
-Array = NDArray[np.float64]
 _WITH_A_POINT = (0, 10, -1)
 """Exit codes of ECOS with a point: optimal, optimal but not to full accuracy, out of iterations."""
 
@@ -115,7 +114,7 @@ def bisected_makespan(makespan: float) -> float:
     return last
 
 
-def _makespan(polytope: Polytope, objective: Makespan, optimum: Array, solver: str) -> Choice:
+def _makespan(polytope: Polytope, objective: Makespan, optimum: Floats, solver: str) -> Choice:
     """A point at which every job would end within the bisected time, as the named backend's interior point finds it."""
     level = objective.level(polytope.throughput(optimum))
     if not level > 0:
@@ -138,7 +137,7 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
     return objective.accept(_Published(polytope))
 
 
-def feasible_point(polytope: Polytope, floors: Array) -> Array:
+def feasible_point(polytope: Polytope, floors: Floats) -> Floats:
     """Shares (N, M) that give every job its floor (N,): where ECOS ends; RuntimeError where it finds none."""
     return _solve(polytope, floors=floors).shares
 
@@ -160,7 +159,7 @@ class _Published(Method[Answer]):
         return _solve(self.polytope, level=-(each * objective.elapsed), inverse=each * objective.remaining)
 
 
-def _stated_point(polytope: Polytope, floors: Array, solver: str) -> Array:
+def _stated_point(polytope: Polytope, floors: Floats, solver: str) -> Floats:
     times = Times(polytope)
     problem = cp.Problem(cp.Maximize(1), [*times.rows(polytope.capacity), times.u >= floors])
     return convex.point_of(problem, solver)
@@ -169,11 +168,11 @@ def _stated_point(polytope: Polytope, floors: Array, solver: str) -> Array:
 def _solve(
     polytope: Polytope,
     *,
-    gains: Array | None = None,
-    level: Array | None = None,
-    weights: Array | None = None,
-    inverse: Array | None = None,
-    floors: Array | None = None,
+    gains: Floats | None = None,
+    level: Floats | None = None,
+    weights: Floats | None = None,
+    inverse: Floats | None = None,
+    floors: Floats | None = None,
 ) -> Answer:
     """Columns: t, where there are rows of a `level` with these right-hand sides (N,); x type by type; w.
 
@@ -224,7 +223,7 @@ def sparse_of(entries: Iterable[tuple[Any, Any, Any]], shape: tuple[int, int]) -
     return coo_matrix((values.astype(np.float64), (rows, columns)), shape=shape)
 
 
-def run_ecos(cost: Array, matrix: Any, right: Array, n_cones: int = 0) -> Any:
+def run_ecos(cost: Floats, matrix: Any, right: Floats, n_cones: int = 0) -> Any:
     """``min c'z, G z + s = h``, s at least 0 but for the last rows: `n_cones` second-order cones of three.
 
     RuntimeError where ECOS has no point.

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.mechanism.gang_packing import Vacancies, pack
 from allocator.mechanism.ledger import Ledger, pair_number
 from allocator.mechanism.rounds import Discipline, Queues, RoundMechanism, Rounds
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 # Time received by a pair that no decision has seen yet. Gavel counts none; its share is 0, so any positive number will
 # do where a share is divided by it.
@@ -65,7 +62,7 @@ class FractionLedger(Ledger):
 
     def __init__(self, jobs: JobTable, n_types: int, round_seconds: float) -> None:
         super().__init__(jobs, n_types, round_seconds)
-        self.type_time: _Floats = np.full(n_types, self.credit_seconds)
+        self.type_time: Floats = np.full(n_types, self.credit_seconds)
 
     def start_count(self, clock: float) -> None:
         """As in Ledger, and the time of the types begins with the credit of their rows."""
@@ -73,13 +70,13 @@ class FractionLedger(Ledger):
         # With no job at all the time of a type is only ever divided by; any positive number does.
         self.type_time[:] = self.credit_seconds * max(len(self.numbers), 1)
 
-    def add_time(self, rows: _Ids, pool: _Ids, seconds: _Floats) -> None:
+    def add_time(self, rows: Ints, pool: Ints, seconds: Floats) -> None:
         """As in Ledger; the time of a type is summed longest run first, whatever the order of the rows."""
         super().add_time(rows, pool, seconds)
         longest_first = (-seconds).argsort(kind="stable")
         np.add.at(self.type_time, pool.take(longest_first), seconds.take(longest_first))
 
-    def sums(self) -> list[_Floats]:
+    def sums(self) -> list[Floats]:
         """Time received, by row and by type."""
         return [*super().sums(), self.type_time]
 
@@ -87,7 +84,7 @@ class FractionLedger(Ledger):
 class EveryPairLedger(FractionLedger):
     """Every pair of active jobs with gangs of one size is a row with a deficit of its own."""
 
-    def add(self, jobs: _Ids) -> None:
+    def add(self, jobs: Ints) -> None:
         """Take in new `jobs`, and their pairs with those of before and among themselves."""
         before = self.jobs
         super().add(jobs)
@@ -100,10 +97,10 @@ class EveryPairLedger(FractionLedger):
         low, high = np.minimum(one, other)[alike], np.maximum(one, other)[alike]
         self._insert(pair_number(low, high), self.can_share(low, high), _NO_TIME)
 
-    def _share_debts(self, owed: _Floats) -> None:
+    def _share_debts(self, owed: Floats) -> None:
         """Debts stay with the pairs."""
 
-    def _replace_pairs(self, numbers: _Ids) -> None:
+    def _replace_pairs(self, numbers: Ints) -> None:
         """They are there already."""
 
 
@@ -123,14 +120,14 @@ class FractionRounds(RoundMechanism):
         self._negated_shares = np.where(eligible, -ledger.shares, np.inf)
         return Queues(self.ties())
 
-    def ties(self) -> tuple[_Floats, ...]:
+    def ties(self) -> tuple[Floats, ...]:
         """What decides between rows of equal priority: the larger deficit, then the larger share."""
         return (-self.ledger.shares, -self.ledger.deficits)
 
-    def negated_priorities(self, clock: float, running: Assignment) -> _Floats:  # noqa: ARG002
+    def negated_priorities(self, clock: float, running: Assignment) -> Floats:  # noqa: ARG002
         """See RoundMechanism."""
         ledger = self.ledger
-        negated: _Floats = self._negated_shares / (ledger.received / ledger.type_time[:, None])
+        negated: Floats = self._negated_shares / (ledger.received / ledger.type_time[:, None])
         return negated
 
     def steady_rounds(self) -> bool:
@@ -149,7 +146,7 @@ class GavelRounds(FractionRounds):
         """A decision at clock 0 does not start the interval: the next change is decided at once."""
         return self._asked_at == 0.0 or super().interval_elapsed(clock)
 
-    def choose(self, clock: float, queues: Queues, negated: _Floats, types: list[int]) -> list[list[int]]:  # noqa: ARG002
+    def choose(self, clock: float, queues: Queues, negated: Floats, types: list[int]) -> list[list[int]]:  # noqa: ARG002
         """See RoundMechanism."""
         ledger = self.ledger
         left = Vacancies(self._capacity, len(ledger.jobs))

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.errors import InputError
 from throughputs.files import read_head, read_text
 from throughputs.traces.logs.cells import numbers
@@ -43,7 +43,7 @@ _SENSOR = (
 _PERCENT = 100.0
 
 
-def _cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
+def _cells(text: str, source: str) -> tuple[Cells, Ints, tuple[str, ...]]:
     """Columns of text of the jobs with a task, the line of the first task of each, and what there is to say of them.
 
     A job begins with the first of its tasks that have GPUs and ends with the last of them; its share of a GPU is that
@@ -96,7 +96,7 @@ def _beside(source: str, table: str) -> tuple[Path, bool]:
     return beside, beside != path and beside.exists()
 
 
-def _of_jobs(source: str, jobs: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_], str]:
+def _of_jobs(source: str, jobs: Texts) -> tuple[Texts, Texts, str]:
     """Submission and user of each job as the table of jobs has them, and a note where there is none."""
     (beside, there), none = _beside(source, "job"), np.full(len(jobs), "", dtype=object)
     if not there:
@@ -110,7 +110,7 @@ def _of_jobs(source: str, jobs: NDArray[np.object_]) -> tuple[NDArray[np.object_
     return submission.astype(object), user.astype(object), note
 
 
-def _used(source: str, tasks: pd.DataFrame, gpus: NDArray[np.float64], jobs: pd.Index[str]) -> NDArray[np.float64]:
+def _used(source: str, tasks: pd.DataFrame, gpus: Floats, jobs: pd.Index[str]) -> Floats:
     """(n,) what each of the jobs used of its GPUs, as a share; nan where the table of sensors has nothing.
 
     A worker that used more than it had asked for, as jobs may that share GPUs, counts as one that used all of it.

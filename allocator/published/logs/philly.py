@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Ints
 from throughputs.errors import InputError
 from throughputs.files import parse_json
 from throughputs.traces.logs.cells import Clock
@@ -62,7 +62,7 @@ def _cells(text: str, source: str) -> tuple[Cells, None, tuple[str, ...]]:
     return columns, None, _notes(np.bincount(of, minlength=n), int((~known).sum()))
 
 
-def _notes(attempts: NDArray[np.int64], unknown: int) -> tuple[str, ...]:
+def _notes(attempts: Ints, unknown: int) -> tuple[str, ...]:
     several = int((attempts > 1).sum())
     notes = []
     if several:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import Positive
 from allocator.policies.base.waiting_line import LineMemory, Pools
@@ -17,8 +16,7 @@ from allocator.protocol import ClusterState, Plan, PlanStep
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.plan import of_each_job
 from allocator.protocol.policy import Past
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Flags, Ints
 
 
 @dataclass(eq=False)
@@ -100,7 +98,7 @@ class ArrivalMemory(TiresiasMemory):
     ran : (N,) whether the job ran up to the last decision.
     """
 
-    ran: NDArray[np.bool_] = of_each_job(False)
+    ran: Flags = of_each_job(False)
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class TiresiasByArrival(Tiresias):
         """Empty queues."""
         return ArrivalMemory()
 
-    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: Flags) -> Ints:
         assert isinstance(memory, ArrivalMemory)
         changed = np.flatnonzero(ran != memory.ran)
         memory.send_back(changed[np.argsort(memory.turn[changed], kind="stable")])

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Texts, Values
 from throughputs.errors import InputError
 from throughputs.files import read_frame
 from throughputs.frames import Column, FrameReader, parsed_numbers
@@ -77,7 +77,7 @@ def lucid(frame: pd.DataFrame, source: str, first_line: int, time_unit: float | 
     )
 
 
-def _submitted(reader: FrameReader, unit: float | None) -> NDArray[np.float64]:
+def _submitted(reader: FrameReader, unit: float | None) -> Floats:
     """(N,) seconds of submission, from any origin."""
     cells = reader.frame["submit_time"].astype(str)
     try:
@@ -91,7 +91,7 @@ def _submitted(reader: FrameReader, unit: float | None) -> NDArray[np.float64]:
     return np.asarray((dates - dates.min()).dt.total_seconds(), dtype=np.float64)
 
 
-def _workloads(table: dict[str, NDArray[Any]]) -> NDArray[np.object_]:
+def _workloads(table: dict[str, Values]) -> Texts:
     """(N,) names of what the jobs train."""
     columns = (table[name].tolist() for name in ("model", "dataset", "batchsize", "amp"))
     named = [

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Rule, RunningRule, Stretch, rule_of
+from throughputs.arrays import Ints
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
 
-_Ids = NDArray[np.int64]
 
 # What the rounding of a day's seconds may add up to.
 _COUNTING_TOLERANCE = 1e-4
@@ -71,7 +70,7 @@ class _SharedGpus(RunningRule):
             kept = columns["guest_rate"].take(s.at)
             s.rates = np.where((rows.partner < 0) & (kept > 0), kept, s.rates)
 
-    def _tell_apart(self, s: Stretch, shared: _Ids) -> None:
+    def _tell_apart(self, s: Stretch, shared: Ints) -> None:
         """Give guests and hosts of one type their rates; of the `shared` rows two of a pair follow each other."""
         rows, at, types = s.decision.assignment, s.at, self._jobs.job_type
         same = types[at[shared[::2]]] == types[at[shared[1::2]]]

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.errors import InputError
 from throughputs.files import read_rows
 from throughputs.frames import FINITE, NOT_NEGATIVE, POSITIVE, Column, FrameReader
@@ -35,7 +36,6 @@ from throughputs.limits import Range
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 
 _STEPS = {
     "local_bsz": Column("number", None, POSITIVE, "a batch size above 0"),
@@ -64,12 +64,12 @@ class StepTimes:
     placement : (R,) str, GPUs on each node, a digit a node; empty where only their numbers are known.
     """
 
-    nodes: NDArray[np.int64]
-    gpus: NDArray[np.int64]
-    batch_size: Array
-    step_time: Array
-    sync_time: Array
-    placement: NDArray[np.object_]
+    nodes: Ints
+    gpus: Ints
+    batch_size: Floats
+    step_time: Floats
+    sync_time: Floats
+    placement: Texts
 
     @classmethod
     def joined(cls, tables: Sequence[StepTimes]) -> StepTimes:
@@ -117,7 +117,7 @@ def _steps_of(frame: pd.DataFrame, source: str, first_line: int) -> StepTimes:
     return StepTimes(nodes, gpus, table["local_bsz"], table["step_time"], table["sync_time"], placement)
 
 
-def _shapes(placement: NDArray[np.object_], reader: FrameReader) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shapes(placement: Texts, reader: FrameReader) -> tuple[Ints, Ints]:
     """(R,) nodes and (R,) GPUs of placements."""
     good = np.array([re.fullmatch("[1-9]+", text) is not None for text in placement.tolist()], dtype=np.bool_)
     reader.require(good, placement, "placement", "GPUs from 1 to 9 on each node, a digit a node, as in 44")
@@ -139,23 +139,23 @@ class Validation:
     square_norm, variance : (V, E) gradient statistics at the initial batch size.
     """
 
-    batch_size: NDArray[np.int64]
-    progress: Array
-    iteration: Array
-    metric: Array
-    square_norm: Array
-    variance: Array
+    batch_size: Ints
+    progress: Floats
+    iteration: Floats
+    metric: Floats
+    square_norm: Floats
+    variance: Floats
 
     @property
     def epochs(self) -> int:
         """E."""
         return len(self.progress[0])
 
-    def least_progress(self) -> Array:
+    def least_progress(self) -> Floats:
         """(E,) progress after which each epoch is over, whatever the batch size."""
         return np.asarray(self.progress.min(axis=0))
 
-    def statistics(self, batch_size: ArrayLike, epoch: int) -> tuple[Array, Array]:
+    def statistics(self, batch_size: ArrayLike, epoch: int) -> tuple[Floats, Floats]:
         """Squared norms and variances in an epoch (from 0), for batch sizes between those measured by interpolation.
 
         Raises
@@ -198,7 +198,7 @@ def read_validation(folder: str | os.PathLike[str]) -> Validation:
     return Validation(np.array([size for size, _ in files], dtype=np.int64), *np.stack(tables, axis=1))
 
 
-def _epochs_of(frame: pd.DataFrame, source: str, first_line: int) -> Array:
+def _epochs_of(frame: pd.DataFrame, source: str, first_line: int) -> Floats:
     """(5, E) the columns of one table."""
     reader = FrameReader(frame, source, first_line)
     table = reader.read(_VALIDATION)

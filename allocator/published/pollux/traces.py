@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import Column, FrameReader
 from throughputs.goodput.profiles import default_profiles
@@ -74,7 +74,7 @@ def pollux(frame: pd.DataFrame, source: str, first_line: int, time_unit: float |
     )
 
 
-def _steps(reader: FrameReader, applications: list[str], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _steps(reader: FrameReader, applications: list[str], sizes: Floats) -> Floats:
     """(N,) steps with the batch sizes asked for."""
     known = default_profiles().models
     for row, application in enumerate(applications):
@@ -86,9 +86,7 @@ def _steps(reader: FrameReader, applications: list[str], sizes: NDArray[np.float
     return np.array([steps[key] for key in keys], dtype=np.float64)
 
 
-def _step_times(
-    applications: NDArray[np.object_], gpus: NDArray[np.int64], sizes: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _step_times(applications: Texts, gpus: Ints, sizes: Floats) -> Floats:
     """(N,) seconds of a step as asked for; nan where there is no profile, or no whole sample for each GPU."""
     profiles = default_profiles()
     times = np.full(len(gpus), np.nan)
@@ -159,7 +157,7 @@ def pollux_frame(trace: Trace, *, start: float = 0.0, rename: Mapping[str, str] 
     return pd.DataFrame(columns | dict.fromkeys(_SAMPLES, _whole_where_all_are(samples)))
 
 
-def _models(trace: Trace) -> tuple[list[str], NDArray[np.float64]]:
+def _models(trace: Trace) -> tuple[list[str], Floats]:
     """(N,) models and batch sizes of the job types."""
     names = trace.job_type.tolist()
     parts = {name: re.fullmatch(r"(.+) \(batch size (\d+)\)", name) for name in dict.fromkeys(names)}
@@ -170,7 +168,7 @@ def _models(trace: Trace) -> tuple[list[str], NDArray[np.float64]]:
     return [each[1] for each in found if each], np.array([float(each[2]) for each in found if each])
 
 
-def _deadlines(trace: Trace) -> NDArray[np.float64]:
+def _deadlines(trace: Trace) -> Floats:
     """(N,) deadlines on the clock, those of SLOs by the durations that the trace states."""
     known = np.isnan(trace.slo) | ~np.isnan(trace.duration)
     expected = "a deadline, or a duration, of which an slo is a multiple"
@@ -179,7 +177,7 @@ def _deadlines(trace: Trace) -> NDArray[np.float64]:
     return np.where(np.isnan(trace.slo), trace.deadline, by_slo)
 
 
-def _whole_where_all_are(values: NDArray[np.float64]) -> Any:
+def _whole_where_all_are(values: Floats) -> Any:
     """Numbers without a point, if none of them has a fraction; nan stays an empty cell."""
     import pandas as pd
 

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from throughputs.arrays import Floats
 from throughputs.errors import InputError
 from throughputs.tables.files import default_table
 from throughputs.tables.table import ThroughputTable
@@ -158,7 +158,7 @@ def _templates() -> tuple[JobType, ...]:
 _TEMPLATES = _templates()
 
 
-def _duration_classes(hours: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+def _duration_classes(hours: Floats) -> list[Floats]:
     ends = [int(share * len(hours)) for _, share in _DURATION_CLASSES]
     return [hours[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 

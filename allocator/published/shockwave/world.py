@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, NotNegativeWhole
 from allocator.policies.shockwave.memory import ShockwaveMemory
@@ -24,6 +23,7 @@ from allocator.simulator.rules.base import Round, Rules, RunningRule, rule_of
 from allocator.simulator.rules.general import BatchSizes
 from allocator.simulator.rules.starts import Starts, StartsTakeTime
 from formulations.shockwave import PlanningProgram
+from throughputs.arrays import Floats, Ints, Positions
 from throughputs.training.forecast import ForecastMode
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 # What a job whose end is not noticed yet is taken to have left.
 _UNNOTICED_STEPS = 1e-6
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class _Starts(Starts):
         super().__init__(rule, jobs)
         self._slack = rule.restart_penalty_slack_seconds
 
-    def spared_below(self, r: Round, lost: _Floats) -> _Floats:
+    def spared_below(self, r: Round, lost: Floats) -> Floats:
         """With slack."""
         return lost if self._slack is None else np.maximum(r.seconds - self._slack, lost)
 
@@ -153,11 +150,11 @@ class _CutsOffOvertime(RunningRule):
         r.cut_off = late & ~r.done
         r.done |= late
 
-    def sums(self) -> list[_Floats]:
+    def sums(self) -> list[Floats]:
         """How long each job has run."""
         return [self._table.columns["run_seconds"]]
 
-    def rounds_left(self, jobs: _Ids, seconds: float) -> float:
+    def rounds_left(self, jobs: Ints, seconds: float) -> float:
         """Until the first of them is beyond its time."""
         at = self._table.rows(jobs)
         assert self._table.training is not None
@@ -180,7 +177,7 @@ class PublishedShockwave(Shockwave):
     def _program(
         self,
         state: ClusterState,
-        jobs: NDArray[np.intp],
+        jobs: Positions,
         kind: int,
         upcoming: UpcomingRounds,
         memory: ShockwaveMemory,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.records.book import Job
 from throughputs import InputError, ThroughputTable
+from throughputs.arrays import Floats
 from throughputs.configurations import Configurations
 from throughputs.errors import nearest_names
 
@@ -132,7 +132,7 @@ class Knowledge:
         fastest = max((rate for (_, size), rate in ways.items() if size == gpus), default=1.0)
         return (duration or _USUAL_SECONDS) * fastest
 
-    def rates(self, ways: Sequence[Ways], gpus: Sequence[int]) -> NDArray[np.float64]:
+    def rates(self, ways: Sequence[Ways], gpus: Sequence[int]) -> Floats:
         """(N, M) steps/s of N jobs with their own numbers of GPUs."""
         rows = [[of.get((name, size), 0.0) for name in self._accelerators] for of, size in zip(ways, gpus, strict=True)]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(self._accelerators))

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.state_file import StateFile
 from allocator.mechanism.core import DecisionCore
@@ -32,8 +31,7 @@ from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Knowledge, Ways
 from allocator.runtime.records.book import Job
 from throughputs import InputError, ThroughputTable
-
-_Ids = NDArray[np.int64]
+from throughputs.arrays import Floats, Ints
 
 _NOTICED_CHANGE = 0.01
 """Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
@@ -239,7 +237,7 @@ class World:
             told,
         )
 
-    def _names(self, ids: _Ids) -> list[str]:
+    def _names(self, ids: Ints) -> list[str]:
         return [self._jobs[job].uuid for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
@@ -260,7 +258,7 @@ class World:
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
-    def _rows(self, told: Mapping[str, float]) -> tuple[_Ids, NDArray[np.float64]]:
+    def _rows(self, told: Mapping[str, float]) -> tuple[Ints, Floats]:
         """What was told of jobs that are in the table, and where they are."""
         known = [uuid for uuid in told if uuid in self.ids]
         ids = np.array([self.ids[uuid] for uuid in known], dtype=np.int64)
@@ -336,7 +334,7 @@ class World:
         arrivals: Sequence[float],
         admitted_at: float = 0.0,
         numbered: tuple[Sequence[int], int] | None = None,
-    ) -> _Ids:
+    ) -> Ints:
         """Add jobs to the table, admitted when they arrive, or at a later decision if they have not run; their ids.
 
         In a table that goes on from another they are `numbered` as there: their ids, and that of the next job.

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept
 from allocator.cluster import Cluster
+from throughputs.arrays import Flags, Floats, Ints, Texts
 from throughputs.configurations import Configurations
 from throughputs.goodput import (
     GoodputModels,
@@ -36,8 +36,6 @@ from throughputs.goodput.trainings.training import packed_shape
 if TYPE_CHECKING:
     from allocator.simulator.goodput.rule import Goodput
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 ROUNDED = 1e-8
 """What a number may exceed a whole one by and still count as that: the published rounding up."""
@@ -66,10 +64,10 @@ class NumbersOfGpus:
     only_gangs : (C,) whether these are for jobs alone that run with this number and no other.
     """
 
-    gpus: Whole
-    nodes: Whole
+    gpus: Ints
+    nodes: Ints
     per_node: int
-    only_gangs: NDArray[np.bool_]
+    only_gangs: Flags
 
 
 def numbers_of_gpus(capacity: int, per_node: int, columns: str, gangs: Iterable[int] = ()) -> NumbersOfGpus:
@@ -102,9 +100,9 @@ class GoodputLedger(Kept):
     def __init__(
         self,
         trainings: Sequence[Training],
-        batch_size: Array,
-        scale_factor: Whole,
-        category: NDArray[np.object_],
+        batch_size: Floats,
+        scale_factor: Ints,
+        category: Texts,
         cluster: Cluster,
         rules: Goodput,
         *,
@@ -164,7 +162,7 @@ class GoodputLedger(Kept):
         self._rate = np.zeros((len(self), int(self._ends[-1])))
         self._stale = np.ones(len(self), dtype=np.bool_)
         self._limits = [_limits(self, m) for m in range(len(self.pools))]
-        self._curves: dict[tuple[str, int, float], Array] = {}
+        self._curves: dict[tuple[str, int, float], Floats] = {}
 
     def __len__(self) -> int:
         return len(self.trainings)
@@ -231,7 +229,7 @@ class GoodputLedger(Kept):
 
     # What a job chooses.
 
-    def batch_sizes(self, jobs: Whole, pool: Whole, nodes: Whole, gpus: Whole) -> tuple[Array, Array]:
+    def batch_sizes(self, jobs: Ints, pool: Ints, nodes: Ints, gpus: Ints) -> tuple[Floats, Floats]:
         """(K,) samples of a micro-batch on a replica, and accumulation steps, that jobs choose where they run."""
         if not self.fixed[jobs].all():
             self._refit()
@@ -251,7 +249,7 @@ class GoodputLedger(Kept):
         most = np.floor(self._top[jobs] / (gpus * (steps + 1.0)))
         return np.maximum(np.minimum(atomic, most), 1.0), steps
 
-    def _untuned(self, jobs: Whole, pool: int, gpus: Array) -> tuple[Array, Array]:
+    def _untuned(self, jobs: Ints, pool: int, gpus: Floats) -> tuple[Floats, Floats]:
         """The batch size asked for, or the smallest one of jobs without a model, in as few micro-batches as fit."""
         limits = self._limits[pool]
         least = np.maximum(limits.initial[jobs], limits.least_local[jobs] * gpus)
@@ -262,14 +260,14 @@ class GoodputLedger(Kept):
         steps = np.where(single, np.maximum(steps, 1.0), steps)
         return np.ceil(local / (steps + 1.0) - ROUNDED), steps
 
-    def _models(self, jobs: Whole, pool: int) -> GoodputModels:
+    def _models(self, jobs: Ints, pool: int) -> GoodputModels:
         """Goodput models of jobs on a type, as far as they are fitted."""
         statistics = GradientStatistics(self.square[jobs], self.variance[jobs])
         return GoodputModels(ThroughputModels(self.parameters[jobs, pool]), statistics, self._limits[pool].take(jobs))
 
     # What policies choose from.
 
-    def configurations(self, jobs: Whole, labels: Sequence[Any]) -> Configurations:
+    def configurations(self, jobs: Ints, labels: Sequence[Any]) -> Configurations:
         """What jobs (K rows) may run as, and how fast: initial steps a second, or iterations."""
         self._refit()
         stale = jobs[self._stale[jobs]]
@@ -282,7 +280,7 @@ class GoodputLedger(Kept):
         gpus = np.concatenate([columns.gpus for columns in self._columns])[column]
         return Configurations(row, pool, gpus, rate[row, column], jobs=labels, pools=self.pools)
 
-    def steps_remaining(self, jobs: Whole, progress: Array) -> Array:
+    def steps_remaining(self, jobs: Ints, progress: Floats) -> Floats:
         """(K,) what jobs have left, of which `progress` is the exact amount, in the unit of the rules."""
         if self.rules.goodput_counts == "progress":
             return progress
@@ -294,7 +292,7 @@ class GoodputLedger(Kept):
             left[k] = max(training.steps(size, epochs) - training.steps(size, int(self.epoch[job]) + 1), 1.0)
         return left
 
-    def _update(self, jobs: Whole) -> None:
+    def _update(self, jobs: Ints) -> None:
         """Work out the rates of jobs anew."""
         self._rate[jobs] = 0.0
         if self.rules.goodput_knowledge == "true":
@@ -318,7 +316,7 @@ class GoodputLedger(Kept):
         self._fill_unknown(jobs, modelled, allowed)
         self._rate[jobs] = np.where(allowed, self._rate[jobs], 0.0)
 
-    def _allowed(self, jobs: Whole) -> NDArray[np.bool_]:
+    def _allowed(self, jobs: Ints) -> Flags:
         """(K, C) columns that jobs may have, by what they have run and what they asked for."""
         # in replicas
         caps = np.maximum(2 * self.profiled[jobs], self._first[jobs]) // self._unit[jobs]
@@ -335,8 +333,8 @@ class GoodputLedger(Kept):
         return np.concatenate(allowed, axis=1)
 
     def _on_replicas(
-        self, jobs: Whole, model: int, columns: NumbersOfGpus, unit: int, asked: NDArray[np.bool_], *, tune: bool
-    ) -> Array:
+        self, jobs: Ints, model: int, columns: NumbersOfGpus, unit: int, asked: Flags, *, tune: bool
+    ) -> Floats:
         """(K, C) initial steps/s by the model of a type, with replicas of `unit` GPUs, where `asked` (K, C) for.
 
         0 elsewhere, and where GPUs are left over.
@@ -353,14 +351,14 @@ class GoodputLedger(Kept):
         rate[row, column] = best_batch_sizes(models, *on, tune=tune).goodput[:, 0] / self.initial[each]
         return rate
 
-    def _up_to_submitted(self, jobs: Whole, pool: int, replicas: Whole) -> GoodputModels:
+    def _up_to_submitted(self, jobs: Ints, pool: int, replicas: Ints) -> GoodputModels:
         """Cap the batch size at max(requested, minimum per replica x replicas)."""
         models = self._models(jobs, pool)
         least = np.maximum(models.limits.initial, models.limits.least_local * replicas)
         asked = np.minimum(self.batch_size[jobs], models.limits.largest)
         return replace(models, limits=replace(models.limits, largest=np.maximum(asked, least)))
 
-    def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_], allowed: NDArray[np.bool_]) -> None:
+    def _fill_unknown(self, jobs: Ints, modelled: Flags, allowed: Flags) -> None:
         """Columns on types that jobs have not run on."""
         M = len(self._columns)
         for k, job in enumerate(jobs.tolist()):
@@ -397,7 +395,7 @@ class GoodputLedger(Kept):
     def _has_figures(self, job: int, pool: int) -> bool:
         return self.pools[pool] in self.trainings[job].largest_local
 
-    def _projected(self, job: int, source: int, pool: int, asked: NDArray[np.bool_]) -> Array:
+    def _projected(self, job: int, source: int, pool: int, asked: Flags) -> Floats:
         """(C,) rates on a type, from the model of another."""
         columns, training = self._columns[pool], self.trainings[job]
         unit, tune = int(self._unit[job, pool]), not self.fixed[job]
@@ -405,7 +403,7 @@ class GoodputLedger(Kept):
         speeds = [training.speed_of_replica(self.pools[m], self._columns[m].per_node) for m in (source, pool)]
         return np.asarray(found * speeds[1] / speeds[0])
 
-    def _true_rates(self, job: int) -> Array:
+    def _true_rates(self, job: int) -> Floats:
         """(C,) steps of the batch size asked for per second, packed on nodes; 0 where there is less than a sample."""
         training, batch = self.trainings[job], float(self.batch_size[job])
         rates = []
@@ -438,7 +436,7 @@ def _limits(ledger: GoodputLedger, pool: int) -> BatchSizeLimits:
     return BatchSizeLimits(ledger.initial, top, least, local, [one.accumulation for one in jobs])
 
 
-def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, batch: float, most: int) -> Array:
+def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, batch: float, most: int) -> Floats:
     """(C,) steps/s with a fixed batch size."""
     rate = np.zeros(len(columns.gpus))
     if accelerator not in training.largest_local:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.simulator.rules.base import RunningRule, Stretch
+from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.protocol.assignment import Assignment
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs.goodput.trainings.training import Shape, Training
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 _ROUNDING = 1e-9
 """Relative: what rounding leaves of an epoch whose end was waited for."""
@@ -83,7 +81,7 @@ class GoodputRuns(RunningRule):
         self._steps = np.concatenate([self._steps, zeros])
         self._news = np.concatenate([self._news, zeros.astype(np.bool_)])
 
-    def follow(self, rows: Assignment, at: Whole) -> None:
+    def follow(self, rows: Assignment, at: Ints) -> None:
         """Those whose nodes are others choose their batch sizes anew."""
         new: dict[int, tuple[int, Shape]] = {}
         self.alike = alike = np.zeros(len(rows), dtype=np.bool_)
@@ -104,7 +102,7 @@ class GoodputRuns(RunningRule):
             count[self._server[gpu]] = count.get(self._server[gpu], 0) + 1
         return tuple(sorted(count.values(), reverse=True))
 
-    def rates(self, decision: Decision, at: Whole, rates: Array) -> Array:  # noqa: ARG002
+    def rates(self, decision: Decision, at: Ints, rates: Floats) -> Floats:  # noqa: ARG002
         """(K,) progress/s."""
         return self.rate.take(at)
 
@@ -119,23 +117,23 @@ class GoodputRuns(RunningRule):
             change = seen_at(change)
         return change
 
-    def _seconds_of_samples(self, jobs: Whole) -> Array:
+    def _seconds_of_samples(self, jobs: Ints) -> Floats:
         """(K,) seconds that jobs need for the samples that they have left; in whole steps where seconds are whole."""
         steps = self._samples_left[jobs] / self._batch[jobs]
         return np.asarray((np.ceil(steps - _ROUNDING) if self._whole_seconds else steps) * self._step_seconds[jobs])
 
-    def _targets(self, jobs: Whole) -> Array:
+    def _targets(self, jobs: Ints) -> Floats:
         epochs = self._ledger.epoch
         return np.array([self._trainings[job].epoch_ends[epochs[job]] for job in jobs.tolist()])
 
-    def train(self, s: Stretch, end: float) -> Array:
+    def train(self, s: Stretch, end: float) -> Floats:
         """(K,) progress that jobs make up to `end` (seconds), through their epochs."""
         reached, s.finish, changed = self._train(s.at, s.begin, end, s.done)
         if changed:
             self._core.rates_changed(s.decision.assignment.jobs)
         return np.asarray(reached - s.done)
 
-    def set_back(self, at: Whole, steps: Array) -> None:
+    def set_back(self, at: Ints, steps: Floats) -> None:
         """Samples are to be done again, and the epochs that they were in."""
         seconds = np.divide(steps, self.rate[at], out=np.zeros(len(at)), where=self.rate[at] > 0)
         self._samples_left[at] += seconds / self._step_seconds[at] * self._batch[at]
@@ -145,7 +143,7 @@ class GoodputRuns(RunningRule):
             self._ledger.epoch[job] = min(int(np.searchsorted(ends, done, side="right")), len(ends) - 1)
         self._look(at)
 
-    def _train(self, at: Whole, begin: Array | float, end: float, progress: Array) -> tuple[Array, Array, bool]:
+    def _train(self, at: Ints, begin: Floats | float, end: float, progress: Floats) -> tuple[Floats, Floats, bool]:
         """Let jobs train from `begin` (seconds, of each or of all) until `end`.
 
         Parameters
@@ -178,7 +176,7 @@ class GoodputRuns(RunningRule):
         finish[through] = np.minimum(finish[through], end)
         return done, finish, changed
 
-    def _advance(self, rows: Whole, jobs: Whole, clock: Array, left: Array, done: Array, finish: Array) -> Whole:
+    def _advance(self, rows: Ints, jobs: Ints, clock: Floats, left: Floats, done: Floats, finish: Floats) -> Ints:
         """Let jobs in these rows train to the end of the epoch, of their samples, or of the time left.
 
         Returns who began another epoch.
@@ -208,7 +206,7 @@ class GoodputRuns(RunningRule):
         left[rows[going_on]] = (there - spent)[going_on]
         return crossed[~over]
 
-    def _choose_batch_sizes(self, jobs: Whole) -> None:
+    def _choose_batch_sizes(self, jobs: Ints) -> None:
         """Jobs choose their batch sizes by what they know now."""
         self._news[jobs] = False
         if not len(jobs):
@@ -222,7 +220,7 @@ class GoodputRuns(RunningRule):
         most = [self._trainings[j].largest_atomic(names[p], s) for j, (p, s) in zip(jobs.tolist(), places, strict=True)]
         self._atomic[jobs] = np.minimum(atomic, most)
 
-    def _look(self, jobs: Whole, *, learn: bool = False) -> None:
+    def _look(self, jobs: Ints, *, learn: bool = False) -> None:
         """Work out what jobs do where they run, in their epoch and with their batch size, which they may `learn`."""
         ledger = self._ledger
         for job in jobs.tolist():

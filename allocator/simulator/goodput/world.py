@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
@@ -18,6 +17,7 @@ from allocator.simulator.rules.base import rule_of
 from allocator.simulator.rules.general import IdealShares
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
+from throughputs.arrays import Flags
 from throughputs.errors import one_of
 from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.trainings import Trainings
@@ -100,7 +100,7 @@ def _check_models(trainings: Trainings, settings: Goodput) -> None:
             raise InputError("settings", field=where, found=size, expected=f"{expected} {one.largest_batch_size}")
 
 
-def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_], *, submitted: bool) -> None:
+def _check_gangs(jobs: TrainingJobs, gangs: Flags, *, submitted: bool) -> None:
     """Raise InputError where a job that runs with the GPUs that it asked for has too few samples for them.
 
     `submitted`: all keep the batch size that they asked for.

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.protocol.assignment import Assignment
 from allocator.simulator.rules.base import Rule, Rules, RunningRule, rule_of
 from allocator.simulator.rules.general import IdealShares
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.files import read_frame
 from throughputs.frames import FrameReader, column, columns_of
 from throughputs.limits import Range
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class _Start:
     """A table of the jobs that run already."""
 
-    job_id: NDArray[np.int64] = column("whole", within=Range(0), expected="the row of a job in the trace, from 0")
-    gpus: NDArray[np.object_] = column("name", expected="ids of GPUs, from 0, with blanks between them")
-    steps_done: NDArray[np.float64] = column("number", 0.0, Range(0), "steps, at least 0")
+    job_id: Ints = column("whole", within=Range(0), expected="the row of a job in the trace, from 0")
+    gpus: Texts = column("name", expected="ids of GPUs, from 0, with blanks between them")
+    steps_done: Floats = column("number", 0.0, Range(0), "steps, at least 0")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _Already(RunningRule):
             self._world.adopt(self._rows, self._gpus)
 
 
-def _check(running: tuple[tuple[int, tuple[int, ...], float], ...], table: JobTable, pool: NDArray[np.int64]) -> None:
+def _check(running: tuple[tuple[int, tuple[int, ...], float], ...], table: JobTable, pool: Ints) -> None:
     """Raise InputError for the first that cannot run so; `pool` has the type of each GPU."""
     taken: set[int] = set()
     seen: set[int] = set()

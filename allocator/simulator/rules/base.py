@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.checkpoint.kept import Kept
 from allocator.conversion import check_fields
@@ -23,6 +22,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Need, Policy
 from allocator.protocol.views import Needs
 from throughputs import InputError
+from throughputs.arrays import Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs import Trace
 
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
-_Flags = NDArray[np.bool_]
 
-_NOBODY: _Flags = np.empty(0, dtype=np.bool_)
+_NOBODY: Flags = np.empty(0, dtype=np.bool_)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,21 +60,21 @@ class Round:
     seconds: float
     decision: Decision
     whole_steps: bool
-    jobs: _Ids
-    pairs: _Ids | None
-    rates: _Floats
-    left: _Floats
-    steps: _Floats
-    finish: _Floats
+    jobs: Ints
+    pairs: Ints | None
+    rates: Floats
+    left: Floats
+    steps: Floats
+    finish: Floats
     end: float
     previous_end: float
     counted_from: float
-    begin: _Floats | float
-    done: _Flags = field(default_factory=lambda: _NOBODY)
-    idle: _Flags = field(default_factory=lambda: _NOBODY)
-    cut_off: _Flags | None = None
+    begin: Floats | float
+    done: Flags = field(default_factory=lambda: _NOBODY)
+    idle: Flags = field(default_factory=lambda: _NOBODY)
+    cut_off: Flags | None = None
 
-    def counted(self, steps: _Floats) -> _Floats:
+    def counted(self, steps: Floats) -> Floats:
         """What counts of so many steps."""
         return np.floor(steps) if self.whole_steps else steps
 
@@ -104,19 +101,19 @@ class Stretch:
 
     clock: float
     decision: Decision
-    at: _Ids
-    begin: _Floats | float
-    rates: _Floats
-    done: _Floats = field(init=False)
-    finish: _Floats = field(init=False)
-    judged: _Floats = field(init=False)
-    until: _Floats | float = np.inf
-    trained: _Floats | None = None
-    served: _Floats | float | None = None
-    starts: _Flags | None = None
+    at: Ints
+    begin: Floats | float
+    rates: Floats
+    done: Floats = field(init=False)
+    finish: Floats = field(init=False)
+    judged: Floats = field(init=False)
+    until: Floats | float = np.inf
+    trained: Floats | None = None
+    served: Floats | float | None = None
+    starts: Flags | None = None
 
 
-def seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
+def seconds_between(begin: Floats | float, end: Floats | float) -> Floats | float:
     """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
     if isinstance(begin, float) and isinstance(end, float):
         return max(end - begin, 0.0)
@@ -145,13 +142,13 @@ class RunningRule(Kept):
 
     # of every world
 
-    def arrive(self, jobs: _Ids) -> None:
+    def arrive(self, jobs: Ints) -> None:
         """Jobs (ids) come."""
 
     def lengthen(self) -> None:
         """The world has more jobs, behind those that it had."""
 
-    def rates(self, decision: Decision, at: _Ids, rates: _Floats) -> _Floats:  # noqa: ARG002
+    def rates(self, decision: Decision, at: Ints, rates: Floats) -> Floats:  # noqa: ARG002
         """(K,) steps/s of the rows of a decision, which would be `rates`; their jobs are `at` (K,) in the table."""
         return rates
 
@@ -170,11 +167,11 @@ class RunningRule(Kept):
     def happen(self) -> None:
         """Let happen what was to happen up to the clock of the world."""
 
-    def did(self, decision: Decision, at: _Ids, steps: _Floats, seconds: _Floats | float) -> None:
+    def did(self, decision: Decision, at: Ints, steps: Floats, seconds: Floats | float) -> None:
         """The (K,) rows of a decision did so many steps in so many seconds of training, without starts; their jobs are
         `at` (K,) in the table."""
 
-    def set_back(self, at: _Ids, steps: _Floats) -> None:
+    def set_back(self, at: Ints, steps: Floats) -> None:
         """The (K,) jobs `at` these rows of the table have lost so many steps."""
 
     # of stretches
@@ -183,14 +180,14 @@ class RunningRule(Kept):
         """When the world sees what happens between decisions at `time` (seconds)."""
         return time
 
-    def seen_at_once(self, first: float, finish: _Floats, jobs: _Ids) -> bool:  # noqa: ARG002
+    def seen_at_once(self, first: float, finish: Floats, jobs: Ints) -> bool:  # noqa: ARG002
         """Whether the world sees at once that some of the `jobs`, which are through at `finish`, are at `first`."""
         return False
 
-    def follow(self, rows: Assignment, at: _Ids) -> None:
+    def follow(self, rows: Assignment, at: Ints) -> None:
         """Jobs run as these (K,) rows from now on; they are `at` (K,) in the table."""
 
-    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
+    def stop(self, rows: Assignment, at: Ints, rates: Floats) -> None:
         """The (K,) rows ran at these `rates` (K,), steps/s, and are stopped; their jobs are `at` (K,) in the table."""
 
     def begin(self, s: Stretch) -> None:
@@ -203,7 +200,7 @@ class RunningRule(Kept):
         """When a stretch ends for a reason that rows have by themselves, seconds."""
         return np.inf
 
-    def train(self, s: Stretch, end: float) -> _Floats | None:  # noqa: ARG002
+    def train(self, s: Stretch, end: float) -> Floats | None:  # noqa: ARG002
         """(K,) steps that rows do up to `end` (seconds), where these are not `rates` times seconds; else None.
 
         `finish` becomes when they were through, inf for those who are not.
@@ -221,11 +218,11 @@ class RunningRule(Kept):
     def after(self, r: Round) -> None:
         """Look back when a round is over."""
 
-    def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
+    def rounds_left(self, jobs: Ints, seconds: float) -> float:  # noqa: ARG002
         """So many rounds of full length of these jobs the rule will let pass without doing anything."""
         return np.inf
 
-    def sums(self) -> list[_Floats]:
+    def sums(self) -> list[Floats]:
         """What the rule adds to in every round, changed in place."""
         return []
 

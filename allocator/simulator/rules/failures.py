@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative, NotNegativeWhole, Range
 from allocator.protocol.assignment import Assignment, among_ids
@@ -16,6 +15,7 @@ from allocator.protocol.decision import Decision
 from allocator.simulator.rules.base import Round, Rule, Rules, RunningRule, rule_of
 from allocator.simulator.rules.general import IdealShares
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import log
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _SECONDS_PER_HOUR = 3600.0
 
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 _Gpus = tuple[int, ...]
 
 
@@ -90,7 +88,7 @@ class _Nodes(RunningRule):
         """The first of all servers."""
         return float(self._next.min(initial=np.inf))
 
-    def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
+    def rounds_left(self, jobs: Ints, seconds: float) -> float:  # noqa: ARG002
         """Until then."""
         return (self.next_event() - self._world.clock) / seconds
 
@@ -104,7 +102,7 @@ class _Nodes(RunningRule):
         part = np.maximum(until[cut] - r.clock, 0.0) / (r.finish[cut] - r.clock)
         r.steps[cut], r.finish[cut] = r.counted(r.steps[cut] * part), np.maximum(until[cut], r.clock)
 
-    def did(self, decision: Decision, at: _Ids, steps: _Floats, seconds: _Floats | float) -> None:
+    def did(self, decision: Decision, at: Ints, steps: Floats, seconds: Floats | float) -> None:
         """Note the last checkpoint of each job."""
         saved, unsaved = self._table.columns["saved_steps"], self._table.columns["unsaved_seconds"]
         done = self._table.steps_done.take(at)
@@ -136,7 +134,7 @@ class _Nodes(RunningRule):
         world.withhold(self, self._down[self._server].nonzero()[0].tolist(), rows.jobs[hit].tolist())
         self._lose(self._table.rows(rows.jobs[hit]), rows.gpus_taken[hit])
 
-    def _lose(self, at: _Ids, gpus: _Floats) -> None:
+    def _lose(self, at: Ints, gpus: Floats) -> None:
         """Jobs `at` these rows of the table, which had so many GPUs, go back to their last checkpoints."""
         columns = self._table.columns
         lost = self._table.steps_done[at] - columns["saved_steps"][at]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole
 from allocator.protocol.elastic import checked_rates
@@ -15,6 +14,7 @@ from allocator.protocol.policy import Need, Policy
 from allocator.protocol.views import Needs
 from allocator.simulator.rules.base import Round, Rule, Rules, RunningRule, rule_of
 from throughputs import InputError, ThroughputTable, Trace
+from throughputs.arrays import Floats, Ints
 from throughputs.numerics import slot_end
 from throughputs.training import Course
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from allocator.protocol.decision import Decision
     from allocator.simulator.truth import Truth
     from allocator.simulator.world import World
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class _Limits(RunningRule):
         """After too many."""
         return rounds >= self._most_stalled
 
-    def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
+    def rounds_left(self, jobs: Ints, seconds: float) -> float:  # noqa: ARG002
         """Until the last moment."""
         return (self._last_clock - self._world.clock) / seconds
 
@@ -118,7 +115,7 @@ class _SpreadGangs(RunningRule):
     def __init__(self, world: World) -> None:
         self._world, self._server = world, world.core.cluster.servers
 
-    def rates(self, decision: Decision, at: _Ids, rates: _Floats) -> _Floats:  # noqa: ARG002
+    def rates(self, decision: Decision, at: Ints, rates: Floats) -> Floats:  # noqa: ARG002
         """Slower where GPUs are on several servers."""
         rows, truth = decision.assignment, self._world.truth
         slower = truth.spread_rates_of(rows, None if self._world.jobs.colocation_group is None else rates)
@@ -227,15 +224,15 @@ class _Training(RunningRule):
         assert world.jobs.training is not None
         self._keeps_progress, self._world, self._ledger = keeps_progress, world, world.jobs.training
 
-    def arrive(self, jobs: _Ids) -> None:
+    def arrive(self, jobs: Ints) -> None:
         """A line of the ledger for each."""
         self._ledger.admit(jobs, self._world.clock)
 
-    def sums(self) -> list[_Floats]:
+    def sums(self) -> list[Floats]:
         """What was measured."""
         return [self._ledger.measured_samples, self._ledger.measured_seconds]
 
-    def rounds_left(self, jobs: _Ids, seconds: float) -> float:  # noqa: ARG002
+    def rounds_left(self, jobs: Ints, seconds: float) -> float:  # noqa: ARG002
         """None where batch sizes may change."""
         return np.inf if self._world.truth.course is None else 0.0
 

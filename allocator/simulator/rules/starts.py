@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allocator.conversion import NotNegative
 from allocator.protocol.assignment import Assignment, among_ids
@@ -15,13 +14,11 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Round, Rule, RunningRule, Stretch
 from throughputs import InputError
+from throughputs.arrays import Floats, Ints, Texts
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
-
-_Floats = NDArray[np.float64]
-_Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class StartsTakeTime(Rule):
         """Who starts, and since when."""
         return Starts(self, world.jobs)
 
-    def of_rows(self, decision: Decision, jobs: JobTable) -> _Floats:
+    def of_rows(self, decision: Decision, jobs: JobTable) -> Floats:
         """(K,) seconds that each row of a decision loses at its start."""
         rows, change = decision.assignment, decision.transition
         anew = change.rows
@@ -88,7 +85,7 @@ class StartsTakeTime(Rule):
             float(self.seconds_of(gpus, untold).max()), *(cost for _, cost in self.restart_penalty_by_job_type), 0.0
         )
 
-    def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:
+    def seconds_of(self, gpus: Ints, job_type: Texts) -> Floats:
         """(K,) seconds that gangs of so many `gpus` of these types need to start."""
         cost = np.full(len(gpus), self.restart_penalty_seconds)
         if self.restart_penalty_per_doubling_seconds:
@@ -124,14 +121,14 @@ class Starts(RunningRule):
         lost = self.lost(s.decision)
         if s.decision.recomputed:
             self._table.columns["lost_seconds"][s.at] = lost
-        ready: _Floats = self._table.columns["ready_time"]
+        ready: Floats = self._table.columns["ready_time"]
         s.starts = lost > 0
         if s.starts.any():
             self._note(s.decision, s.at, lost)
             ready[s.at] = np.where(s.starts, s.clock + lost, ready[s.at])
         s.begin = np.maximum(ready[s.at], s.clock)
 
-    def lost(self, decision: Decision) -> _Floats:
+    def lost(self, decision: Decision) -> Floats:
         """(K,) seconds that each row of a decision at an event loses at its start."""
         return self._rule.of_rows(decision, self._table)
 
@@ -167,14 +164,14 @@ class Starts(RunningRule):
         self._note(r.decision, self._table.rows(r.jobs), np.where(charged, lost, 0.0))
         r.finish = r.clock + np.where(charged, training, seconds)
 
-    def spared_below(self, r: Round, lost: _Floats) -> _Floats:  # noqa: ARG002
+    def spared_below(self, r: Round, lost: Floats) -> Floats:  # noqa: ARG002
         """(K,) seconds in a round above which a gang that would have lost so many loses them."""
         return lost
 
-    def _note(self, decision: Decision, at: NDArray[np.int64], lost: _Floats) -> None:
+    def _note(self, decision: Decision, at: Ints, lost: Floats) -> None:
         """Add up the GPU-seconds of starts that take so many seconds; GPUs that two jobs share count half."""
         rows = decision.assignment
-        taken: _Floats = lost * rows.gpus_taken
+        taken: Floats = lost * rows.gpus_taken
         half = np.where(rows.partner >= 0, 0.5 * taken, taken) if rows.shares_gpus else taken
         self._table.columns["restart_gpu_seconds"][at] += half
 
@@ -208,7 +205,7 @@ class _StoppingCostsWork(RunningRule):
         self._counts = np.array([gpus for gpus, _ in by_gpus], dtype=np.int64)
         self._seconds = np.array([0.0, *(seconds for _, seconds in by_gpus)])
 
-    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
+    def stop(self, rows: Assignment, at: Ints, rates: Floats) -> None:
         """Take steps back."""
         self._jobs.steps_done[at] -= rates * self._seconds[self._counts.searchsorted(rows.gpus, side="right")]
 
