@@ -149,7 +149,7 @@ def expectation(kind: Any) -> str:
         return _list_expectation(arguments)
     if _is_mapping(kind):
         names, values = arguments or (Any, Any)
-        return f"a mapping from {_plural(names)} to {_plural(values)}, as in NAME:VALUE,NAME:VALUE"
+        return f"a mapping from {_plural(names)} to {_plural(values)}"
     return f"an object of type {getattr(kind, '__name__', kind)}"
 
 
@@ -188,13 +188,24 @@ def check_fields(value: Any, source: object) -> None:
         convert(getattr(value, name), kind, source=source, field=name)
 
 
+def _written(kind: Any) -> str:
+    """How several values are written as one text; "" for one value."""
+    arguments = get_args(kind)
+    if get_origin(kind) is Annotated or get_origin(kind) in _UNIONS:
+        return next(filter(None, map(_written, arguments)), "")
+    if get_origin(kind) is tuple and arguments[1:] == (...,) and not _is_row(arguments[0]):
+        return ", with commas between"
+    return ", as in NAME:VALUE,NAME:VALUE" if _is_mapping(kind) else ""
+
+
 def _told(given: Any, kind: Any, source: object, field: str, *, text: bool) -> Any:
     try:
         return _read(given, kind, text)
     except _RefusedError as refused:
         found = refused.args[0]
         hint = did_you_mean(found, _choices(kind)) if isinstance(found, str) else ""
-        expected = f"a known value{hint}: {expectation(kind)}" if hint else expectation(kind)
+        expected = expectation(kind) + (_written(kind) if text else "")
+        expected = f"a known value{hint}: {expected}" if hint else expected
         raise InputError(source, field=field, found=found, expected=expected) from None
 
 
@@ -334,7 +345,7 @@ def _list_expectation(kinds: tuple[Any, ...]) -> str:
     if kinds[1:] == (...,) and _is_row(kinds[0]):
         return f"a list of {':'.join(_WORDS.get(inner, 'VALUE') for inner in get_args(kinds[0]))}, with commas between"
     if kinds[1:] == (...,):
-        return f"a list of {_plural(kinds[0])}, with commas between"
+        return f"a list of {_plural(kinds[0])}"
     return f"a list of {len(kinds)} values: {', '.join(map(expectation, kinds))}"
 
 

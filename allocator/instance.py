@@ -52,7 +52,9 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     """State of an instance object; field names as in the module's example."""
     read = partial(convert, source=source)
     data = read(data, Mapping[str, Any], field="instance")
-    cluster = Cluster(read(data.get("cluster"), Mapping[str, NotNegativeWhole], field="cluster"))
+    counts = read(data.get("cluster"), Mapping[str, Any], field="cluster")
+    counts = {name: _whole(count) for name, count in counts.items()}
+    cluster = Cluster(read(counts, Mapping[str, NotNegativeWhole], field="cluster"))
     jobs = read(data.get("jobs"), tuple[Mapping[str, Any], ...], field="jobs")
     names, rows = cluster.accelerators, list(enumerate(jobs))
     ids = [read(job.get("job_id", i), int | float | str, field=f"jobs[{i}].job_id") for i, job in rows]
@@ -61,7 +63,7 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
         if times[str(job)] > 1:
             raise InputError(source, field="jobs[].job_id", found=job, expected="distinct job ids")
     rates = [_by_type(job.get("throughputs"), names, f"jobs[{i}].throughputs", source) for i, job in rows]
-    gangs = [read(job.get("scale_factor", 1), AtLeastOne, field=f"jobs[{i}].scale_factor") for i, job in rows]
+    gangs = [read(_whole(job.get("scale_factor", 1)), AtLeastOne, field=f"jobs[{i}].scale_factor") for i, job in rows]
     matrix = ThroughputMatrix(np.array(rates).reshape(len(jobs), len(names)), ids, names, np.array(gangs, np.int64))
     columns = columns_of_jobs(
         [name for name in file_columns() if any(name in job for job in jobs)],
@@ -78,6 +80,11 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
         membership=_membership(data, jobs, ids, columns.get("elapsed_seconds", np.zeros(len(jobs))), source),
         colocation=None if data.get("pairs") is None else from_json(data["pairs"], matrix, source),
     )
+
+
+def _whole(value: Any) -> Any:
+    """2.0, as tables write it, as 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _by_type(stated: Any, names: Sequence[str], place: str, source: str) -> Floats:
