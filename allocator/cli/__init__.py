@@ -26,6 +26,8 @@ def main() -> None:
 
     Of an error in a policy of one's own, its traceback from there on is shown.
     """
+    if sys.flags.optimize > 1:
+        _end("options are told by docstrings, which Python leaves out with -OO or PYTHONOPTIMIZE=2", EXIT_FAILED)
     open_streams()
     warnings.formatwarning = _in_one_line
     for stream in (sys.stdout, sys.stderr):

@@ -40,3 +40,9 @@ def test_help_loads_no_command_and_a_command_no_other() -> None:
     assert {"allocator.cli.inputs.data", "allocator.data"} <= modules
     assert not {m for m in modules if m.startswith(("formulations", "allocator.simulator", "allocator.sweep"))}
     assert not modules & {"pandas", "scipy", "highspy", "cvxpy"}
+
+
+def test_where_docstrings_are_left_out_it_says_so() -> None:
+    done = subprocess.run([sys.executable, "-OO", "-m", "allocator", "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: options are told by docstrings")
