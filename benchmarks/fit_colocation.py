@@ -15,8 +15,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.interference import colocation_errors, fit_interference
 from throughputs import InterferenceModel, RetainedFractions, ThroughputTable, read_table, retained_fractions
-from throughputs.colocation.fit import colocation_errors, fit_interference
 from throughputs.files import write_text
 
 HEADER = """\

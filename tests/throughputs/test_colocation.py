@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.interference import colocation_errors, fit_interference, fit_memory_shares
 from throughputs import (
     InputError,
     InterferenceModel,
@@ -17,7 +18,6 @@ from throughputs import (
     default_colocation,
     read_table,
 )
-from throughputs.colocation.fit import colocation_errors, fit_interference, fit_memory_shares
 
 V100 = ["v100"]
 

@@ -1,4 +1,4 @@
-"""Co-location: what jobs keep of their throughput when they share GPUs; `fit` fits the model to measured pairs.
+"""Co-location: what jobs keep of their throughput when they share GPUs.
 
 >>> from throughputs.colocation import default_colocation
 >>> default_colocation().retained(["CycleGAN"], ["p100"]).shape
