@@ -29,6 +29,7 @@ from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from allocator.protocol.views import columns_of_jobs, file_columns
 from throughputs import InputError, ThroughputMatrix
 from throughputs.arrays import Floats
+from throughputs.errors import expect
 from throughputs.files import read_json, source_of
 
 
@@ -51,11 +52,12 @@ def read_instance(path: str | Path) -> ClusterState:
 def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     """State of an instance object; field names as in the module's example."""
     read = partial(convert, source=source)
-    data = read(data, Mapping[str, Any], field="instance")
-    counts = read(data.get("cluster"), Mapping[str, Any], field="cluster")
-    counts = {name: _whole(count) for name, count in counts.items()}
-    cluster = Cluster(read(counts, Mapping[str, NotNegativeWhole], field="cluster"))
-    jobs = read(data.get("jobs"), tuple[Mapping[str, Any], ...], field="jobs")
+    data = _object(data, None, "an object with 'cluster' and 'jobs'", source)
+    counts = _object(data.get("cluster"), "cluster", "an object of GPU counts by accelerator type", source)
+    cluster = Cluster({t: read(_whole(c), NotNegativeWhole, field=f"cluster.{t}") for t, c in counts.items()})
+    jobs = data.get("jobs")
+    expect(isinstance(jobs, list), source, "jobs", _shown(jobs), "a list of jobs")
+    jobs = [_object(job, f"jobs[{i}]", "an object with the fields of a job", source) for i, job in enumerate(jobs)]
     names, rows = cluster.accelerators, list(enumerate(jobs))
     ids = [read(job.get("job_id", i), int | float | str, field=f"jobs[{i}].job_id") for i, job in rows]
     times = Counter(map(str, ids))
@@ -82,6 +84,18 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     )
 
 
+def _object(value: Any, place: str | None, expected: str, source: str) -> dict[str, Any]:
+    """An object of JSON."""
+    if not isinstance(value, dict):
+        raise InputError(source, field=place, found=_shown(value), expected=expected)
+    return value
+
+
+def _shown(value: Any) -> str | None:
+    """The kind of a value that may be long."""
+    return None if value is None else type(value).__name__
+
+
 def _whole(value: Any) -> Any:
     """2.0, as tables write it, as 2."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -89,7 +103,7 @@ def _whole(value: Any) -> Any:
 
 def _by_type(stated: Any, names: Sequence[str], place: str, source: str) -> Floats:
     """(M,) numbers of an object that has one for each accelerator type."""
-    known = convert(stated, Mapping[str, Any], source=source, field=place)
+    known = _object(stated, place, "an object of numbers by accelerator type", source)
     numbers = [convert(known.get(name), NotNegative, source=source, field=f"{place}.{name}") for name in names]
     return np.array(numbers, dtype=np.float64)
 

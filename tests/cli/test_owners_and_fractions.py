@@ -121,8 +121,8 @@ def test_fractions_of_gpus_count_as_such(folder: Path) -> None:
     "line",
     [
         "--policy max_min_fairness_perf --reference-models 5 | share",
-        "--policy max_min_fairness_packed --profiling-percentage 1.5 | profiling_percentage 1.5",
-        "--policy max_min_fairness_packed --reference-models 0 | reference_models 0",
+        "--policy max_min_fairness_packed --profiling-percentage 1.5 | --profiling-percentage 1.5",
+        "--policy max_min_fairness_packed --reference-models 0 | --reference-models 0",
         "--policy fifo --solver highs | fifo solver",
         "--policy ffo --solver highs | 'fifo'",
         "--policy sia --set power=2 | --set 'power' policy.power",

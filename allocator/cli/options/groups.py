@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -38,6 +39,8 @@ import typer
 
 from allocator.cli.app import only_named
 from allocator.conversion import convert, declared_kinds
+from throughputs import InputError
+from throughputs.limits import Range
 
 
 def option(*words: str, **more: Any) -> Any:
@@ -96,20 +99,33 @@ def _option(name: str, kind: Any, usual: Any, words: str, word: str, about: str)
     flags, plain = _FLAG.findall(words) or [f"--{name.replace('_', '-')}"], _plain(kind)
     two_sides = "/" in flags[0]
     how: dict[str, Any] = {"help": " ".join(about.split()), "metavar": word or None}
-    made = typer.Option(*flags, **how, callback=_checked(flags[0], kind))
+    how |= {"callback": _limits(max(flags, key=len), kind, word).get("callback")}
+    made = typer.Option(*flags, **how)
     usual = False if plain is bool and not two_sides else usual
     return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
 
 
-def _checked(flag: str, kind: Any) -> Callable[[Any], Any]:
-    """Refuses numbers that are not in the range of a type."""
+def _limits(flag: str, kind: Any, word: str) -> dict[str, Any]:
+    """What typer is told of the range of a type's numbers; it cannot say that they are finite, or above a bound."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    numbers = [each for each in parts if _leaves(each)[0] in (int, float)]
+    if len(numbers) != 1:
+        return {}
+    number = numbers[0]
+    limits = next((each for each in getattr(number, "__metadata__", ()) if isinstance(each, Range)), None)
 
     def check(value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            convert(value, kind, source=flag, field=flag.strip("-").replace("-", "_"))
+            try:
+                convert(value, number, source=flag, field="")
+            except InputError as error:
+                raise InputError(flag, found=error.found, expected=error.expected) from None
         return value
 
-    return check
+    known = {} if limits is None or limits.above else {"min": limits.least, "max": limits.most}
+    plain = _leaves(number)[0]
+    told = {name: plain(most) for name, most in known.items() if isfinite(most)}
+    return told | {"callback": check, "metavar": word or f"<{plain.__name__}>"}
 
 
 def _plain(kind: Any) -> Any:
@@ -167,7 +183,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             usual = f"--{name.replace('_', '-')}"
             flags = _FLAG.findall(names) or ([usual] if plain[name] is bool else [])
             said: dict[str, Any] = {"help": " ".join(text.split()), "metavar": word or None}
-            said["callback"] = _checked([*flags, usual][0], kind)
+            said |= _limits(max(flags or [usual], key=len), kind, word)
             kind = Annotated[plain[name], made(*flags, **said)]
         parameters += given.get(name) or (parameter_of(name, kind, parameter.default),)
     by_position = [name for name, parameter in known.items() if parameter.kind is Parameter.POSITIONAL_ONLY]

@@ -129,11 +129,14 @@ def answer(
     else:
         off = 0.0 if np.isnan(calibration.off) else calibration.off
         near = f"{calibration.starts_near:.0%} of them start within ten minutes of when they did"
-        far = (
-            f"; that is {off:.0%} off, so that smaller differences say little"
-            if off > _FAR
-            else f", within {off:.0%} of that"
-        )
+        far = f", within {off:.0%} of that"
+        if off > _FAR:
+            why = (
+                "so that smaller differences say little"
+                if off <= 1
+                else "as if jobs or GPUs were not the recorded ones"
+            )
+            far = f"; that is {off:,.0%} off, {why}"
         told.append(f"{sentence}{far}; {near}.")
     if len(waited) > 1:
         told.append(_best(usual, waited[1:], calibration, costs or {}))

@@ -104,7 +104,7 @@ class Requests:
             checked("gpus", job.gpus, not limit or job.gpus <= limit, f"at most {limit}, what a user may ask for")
             for before in self._jobs(data.get("after", []), "after"):
                 through = before.state in FINAL and before.state != COMPLETED
-                checked("after", f"job {before.id}, which is {before.state}", not through, "jobs that may complete")
+                checked("after", f"job {before.id}: {before.state}", not through, "jobs that may complete")
             asked_for.append(key)
             # one that is there already was sent again, as the first answer was lost
             if key not in book.jobs:
