@@ -17,7 +17,7 @@ from allocator.experiments.whatif.rows import Column, Row, WhatIf
 from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
-from allocator.report.figures import Figure, format_column, title_of, value_of
+from allocator.report.figures import OFF, Figure, format_column, off_by, title_of, value_of
 from allocator.report.page.markup import distinct, document, header, line_sample, plain_heads, section, table
 from allocator.report.page.tables import calibration_section
 from allocator.report.svg import Axis, Frame, axes, dotted_curve, element, picture
@@ -173,6 +173,9 @@ def _charts(result: WhatIf, along: Mapping[str, Mapping[str, Line]]) -> str:
     if len(result.side_by_side) < 2:
         return ""
     labels, summaries = [row.label for row in result.side_by_side], [row.figures for row in result.side_by_side]
+    if result.recorded is not None:
+        # what differs by less than the simulation from the record is no better
+        summaries[0] = {**summaries[0], OFF: off_by(summaries[0], result.recorded.figures)}
     shown = [f for f in figures if any(math.isfinite(value_of(f, summary)) for summary in summaries)]
     panels = "".join(figure_panels(shown, summaries, labels))
     how = f"Behind each value its ratio to that of {labels[0]}."
