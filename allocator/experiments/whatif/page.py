@@ -37,6 +37,7 @@ _NAMES = {"restart_penalty_seconds": "restart penalty (s)"}
 
 _STYLE = """
 .figures { width: auto; min-width: 50% }
+.figures thead th { padding-left: 1.6em }
 .figures .ratio { color: var(--soft); display: inline-block; min-width: 3.6em; text-align: left; padding-left: .5em }
 .lines { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 10px; padding: 0; list-style: none }
 .lines { font-size: .86rem }
