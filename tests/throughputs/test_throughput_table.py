@@ -263,3 +263,8 @@ def test_bad_files_of_a_folder_are_named(text, told, tmp_path):
     with pytest.raises(InputError) as caught:
         read_table(folder(tmp_path, bert=text))
     assert told in str(caught.value)
+
+
+def test_a_table_has_a_type_with_the_numbers_of_gpus_that_it_tells():
+    table = ThroughputTable([("a", 1), ("a", 4), ("b", 2)], ["v100"], [[1.0], [3.0], [2.0]])
+    assert table.has(["a", "a", "b", "b", "c"], [4, 2, 2, 1, 1]).tolist() == [True, False, True, False, False]
