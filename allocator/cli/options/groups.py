@@ -99,33 +99,43 @@ def _option(name: str, kind: Any, usual: Any, words: str, word: str, about: str)
     flags, plain = _FLAG.findall(words) or [f"--{name.replace('_', '-')}"], _plain(kind)
     two_sides = "/" in flags[0]
     how: dict[str, Any] = {"help": " ".join(about.split()), "metavar": word or None}
-    how |= {"callback": _limits(max(flags, key=len), kind, word).get("callback")}
-    made = typer.Option(*flags, **how)
+    made = typer.Option(*flags, **how, callback=_checked(max(flags, key=len), kind))
     usual = False if plain is bool and not two_sides else usual
     return parameter_of(name, Annotated[bool | None if two_sides else plain, made], usual)
 
 
-def _limits(flag: str, kind: Any, word: str) -> dict[str, Any]:
-    """What typer is told of the range of a type's numbers; it cannot say that they are finite, or above a bound."""
+def _number(kind: Any) -> Any:
+    """The type of the number that is asked for, with its range; nothing where that is no number."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     numbers = [each for each in parts if _leaves(each)[0] in (int, float)]
-    if len(numbers) != 1:
-        return {}
-    number = numbers[0]
-    limits = next((each for each in getattr(number, "__metadata__", ()) if isinstance(each, Range)), None)
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def _checked(flag: str, kind: Any) -> Callable[[Any], Any] | None:
+    """Refuses numbers that are not finite, or not in the range of a type."""
+    number = _number(kind)
 
     def check(value: Any) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if value is not None:
             try:
                 convert(value, number, source=flag, field="")
             except InputError as error:
                 raise InputError(flag, found=error.found, expected=error.expected) from None
         return value
 
-    known = {} if limits is None or limits.above else {"min": limits.least, "max": limits.most}
+    return None if number is None else check
+
+
+def _bounds(kind: Any, word: str) -> dict[str, Any]:
+    """What typer tells in the help of a number, and looks at: bounds that are included."""
+    number = _number(kind)
+    limits = next((each for each in getattr(number, "__metadata__", ()) if isinstance(each, Range)), None)
+    if limits is None or limits.above:
+        return {}
     plain = _leaves(number)[0]
-    told = {name: plain(most) for name, most in known.items() if isfinite(most)}
-    return told | {"callback": check, "metavar": word or f"<{plain.__name__}>"}
+    bounds = {"min": limits.least, "max": limits.most}
+    told = {name: plain(bound) for name, bound in bounds.items() if isfinite(bound)}
+    return told | {"metavar": word or f"<{plain.__name__}>"}
 
 
 def _plain(kind: Any) -> Any:
@@ -183,7 +193,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             usual = f"--{name.replace('_', '-')}"
             flags = _FLAG.findall(names) or ([usual] if plain[name] is bool else [])
             said: dict[str, Any] = {"help": " ".join(text.split()), "metavar": word or None}
-            said |= _limits(max(flags or [usual], key=len), kind, word)
+            said |= _bounds(kind, word) | {"callback": _checked(max(flags or [usual], key=len), kind)}
             kind = Annotated[plain[name], made(*flags, **said)]
         parameters += given.get(name) or (parameter_of(name, kind, parameter.default),)
     by_position = [name for name, parameter in known.items() if parameter.kind is Parameter.POSITIONAL_ONLY]

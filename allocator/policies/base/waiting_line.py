@@ -83,10 +83,8 @@ class LineMemory(Memory):
     def with_news(self, free: Values) -> list[list[Pools]]:
         """The lines of pools with new jobs, or with other GPUs than before: those together that share pools."""
         same = len(self.free) == len(free)
-        news, self.news = (
-            self.news.union((free != self.free).nonzero()[0].tolist() if same else range(len(free))),
-            set(),
-        )
+        news, self.news = self.news, set()
+        news.update((free != self.free).nonzero()[0].tolist() if same else range(len(free)))
         near = [pools for pools in self.lines if not news.isdisjoint(pools)]
         return [[pools] for pools in near] if all(len(pools) == 1 for pools in near) else [list(self.lines)]
 

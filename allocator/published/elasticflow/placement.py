@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.gangs import Gpus, Places
-from allocator.protocol.assignment import NOBODY, Assignment
-from allocator.protocol.decision import Transition
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.decision import Transition, transition
 from throughputs import InputError
 
 
@@ -31,7 +29,7 @@ class PlacementAnew(Places):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._held: dict[int, Gpus] = {}
-        self._pool_of_gpu = np.repeat(np.arange(len(cluster.capacity)), cluster.capacity).tolist()
+        self._last = Assignment.none()
 
     def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`.
@@ -45,26 +43,12 @@ class PlacementAnew(Places):
         """The same, but answers what changes."""
         if assignment.shares_gpus:
             raise InputError("placement", field="rule", found="jobs that share GPUs", expected="another rule than anew")
-        before, pool_of = self._held, self._pool_of_gpu
+        before, last = self._held, self._last
         pools = [_FreePool(self._cluster, position) for position in range(len(self._cluster.accelerators))]
         columns = zip(assignment.jobs.tolist(), assignment.pool.tolist(), assignment.gpus.tolist(), strict=True)
-        self._held = held = {job: pools[pool].take(size) for job, pool, size in columns}
-        changed = [row for row, (job, gpus) in enumerate(held.items()) if before.get(job) != gpus]
-        stop = [job for job in before if job not in held]
-        if not changed and not stop:
-            return Transition.nothing(assignment)
-        start, move, resize = [], [], []
-        for job in assignment.jobs[changed].tolist():
-            had, has = before.get(job), held[job]
-            if had is None:
-                start.append(job)
-            elif len(had) != len(has) and pool_of[had[0]] == pool_of[has[0]]:
-                resize.append(job)
-            else:
-                move.append(job)
-        started, stopped, moved, resized = (np.array(sorted(jobs), np.int64) for jobs in (start, stop, move, resize))
-        rows = np.array(changed, dtype=np.int64)
-        return Transition(started, stopped, moved, resized, rows, assignment, NOBODY)
+        held = {job: pools[pool].take(size) for job, pool, size in columns}
+        self._held, self._last = held, assignment
+        return transition(last, assignment, [job for job, gpus in held.items() if before.get(job, gpus) != gpus])
 
     def gpus_of(self, job: int) -> Gpus:
         """See Places."""
@@ -72,6 +56,7 @@ class PlacementAnew(Places):
 
     def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
         """See Places."""
+        self._last = running
         self._held = {job: tuple(held) for job, held in zip(running.jobs.tolist(), gpus, strict=True)}
 
 
