@@ -173,13 +173,15 @@ class _Iteration:
                 self.z = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
             S[M + 1] = 1.0 if self.fixed else 1.0 / dot(self.n, self.slope)
             worth = worth + A * S[M + 1]
-        weight = float(worth.max()) if self.q is not None else dot(self.n, worth.max(0)) / float(self.n.sum())
-        weight = max(weight, 1e-300)
+        at_best = np.maximum(worth.max(0), 1e-300)
+        weight = float(at_best.max()) if self.h is not None else dot(self.n, at_best) / float(self.n.sum())
         self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
         if self.log:
             self.p = 2.0 * self.total_budget / c
         spent = worth - self.s * self.p[:, None]
-        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * (self.B if self.log else weight)
+        # in a sum, classes may be worth a thousand times as much as others: each begins as far inside as it is worth
+        own = self.B if self.log else weight if self.q is None or self.h is not None else at_best
+        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * own
         S[:M] = S[M] - spent
         if self.h is not None:
             S[:M] += self.h * X[:M]
