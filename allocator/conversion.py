@@ -135,9 +135,9 @@ def expectation(kind: Any) -> str:
     """What a setting of the declared type takes, in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return " ".join(
-            [expectation(arguments[0]), *(str(extra) for extra in arguments[1:] if isinstance(extra, Range))]
-        )
+        value, *otherwise = expectation(arguments[0]).partition(", or ")
+        ranges = [str(extra) for extra in arguments[1:] if isinstance(extra, Range)]
+        return " ".join([value, *ranges]) + "".join(otherwise)
     if kind in _NAMES:
         return _NAMES[kind]
     if origin in _UNIONS:

@@ -295,6 +295,7 @@ def of_lines(seed: int) -> Case:
     m, gpus = int(rng.integers(2, 6)), rng.integers(1, 4, 2)
     seconds, sizes = rng.uniform(1, 9, (m, 2)), rng.choice([1, 1, 2], m) if seed % 2 else np.ones(m, dtype=int)
     seconds[rng.random((m, 2)) < 0.1] = np.inf
+    seconds[0, 0], sizes[0] = 5.0, 1  # somebody can run
     runs = (np.isfinite(seconds) & (sizes[:, None] <= gpus)).any(axis=1)
     found = assign_to_lines(seconds[runs], gpus, sizes[runs])
     return Case(selections.lines(seconds[runs], gpus, sizes[runs]), found.seconds, found.bound, max(found.seconds, 1.0))
