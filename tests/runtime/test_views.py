@@ -99,7 +99,7 @@ QUESTIONS = [
     {"do": "status", "active": True},
     {"do": "status", "jobs": [2]},
     {"do": "status", "jobs": [9]},
-    {"do": "job", "job": 0},
+    {"do": "history", "job": 0},
     {"do": "history", "last": 5},
 ]
 

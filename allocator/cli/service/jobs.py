@@ -16,7 +16,7 @@ from allocator.cli.service.options import JobsArgument, StateOption, asked_or_re
 from allocator.cli.service.tables import FINAL_STATES, service_lines
 from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import LogReader
-from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
+from allocator.runtime.door.client import Client
 from allocator.runtime.door.words import details, event_line, span
 from throughputs import InputError
 
@@ -26,20 +26,7 @@ def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption =
 
     Those that run are told to end.
     """
-    answer: dict[str, list[int]] = {"cancelled": [], "through": []}
-    try:
-        for some in in_parts(job_numbers(jobs)):
-            for name, listed in Client(state).ask("cancel", jobs=some).items():
-                answer[name] += listed
-    except (InputError, ServiceError):
-        # of more jobs than go into one request some are cancelled
-        if any(answer.values()):
-            _cancelled(answer, as_json)
-        raise
-    _cancelled(answer, as_json)
-
-
-def _cancelled(answer: dict[str, list[int]], as_json: bool) -> None:
+    answer = Client(state).ask("cancel", jobs=job_numbers(jobs))
     if as_json:
         print_json(answer)
         return
@@ -130,7 +117,7 @@ def drain_command(
         With --now: do not ask.
     """
     client = Client(state)
-    there = whole_status(client.ask, active=True)["jobs"] if now else []
+    there = client.ask("status", active=True)["jobs"] if now else []
     evict = [job for job in there if node in job["places"] and job["state"] != "stopping"]
     if evict and not yes:
         for job in evict:
@@ -179,18 +166,11 @@ def history_command(
     with_details : --details
         All that each event says, in long lines.
     """
-    if job is not None:
-        answer = asked_or_read(state, "job", job=job_numbers([job])[0])
-        events = [
-            {"kind": e.pop("kind"), "at": e.pop("at"), "clock": e.pop("clock"), "data": e} for e in answer["events"]
-        ]
-    else:
-        answer = asked_or_read(state, "history", last=last)
-        events = answer["events"]
+    answer = asked_or_read(state, "history", last=last, job=None if job is None else job_numbers([job])[0])
     if as_json:
         print_json(answer)
         return
-    for event in events:
+    for event in answer["events"]:
         print(event_line(event))
         if with_details and (told := details(event["data"])):
             print(f"    {told}")

@@ -11,7 +11,7 @@ import typer
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.options import StateOption, asked_or_read, duration, job_numbers
 from allocator.cli.service.tables import FINAL_STATES, jobs_table, service_lines
-from allocator.runtime.door.client import Client, whole_status
+from allocator.runtime.door.client import Client
 
 
 def status_command(
@@ -35,7 +35,7 @@ def status_command(
     """
     client, wanted = Client(state), job_numbers(jobs) if jobs else None
     if follow and not as_json:
-        _follow(lambda: whole_status(client.follow, wanted, active=active))
+        _follow(lambda: client.follow("status", jobs=wanted, active=active))
         return
     answer = asked_or_read(state, "status", jobs=wanted, active=active)
     if as_json:
@@ -95,7 +95,7 @@ def wait_command(
     _tell_deadlines(service["deadlines"] if wanted is None else of_jobs)
     if not (as_json or check):
         return
-    answer = whole_status(client.follow, wanted)
+    answer = client.follow("status", jobs=wanted)
     if as_json:
         print_json(answer)
     others = [job for job in answer["jobs"] if job["state"] != "completed"]
@@ -113,7 +113,7 @@ def _left(client: Client, wanted: list[Any] | None) -> tuple[list[int], dict[str
         if any(count for state, count in answer["service"]["counts"].items() if state not in FINAL_STATES):
             answer = client.follow("status", active=True, last=11)
     else:
-        answer = whole_status(client.follow, wanted)
+        answer = client.follow("status", jobs=wanted)
     met = [job["met"] for job in answer["jobs"]]
     left = [job["id"] for job in answer["jobs"] if job["state"] not in FINAL_STATES]
     return left, answer["service"], {"met": met.count(True), "missed": met.count(False)}

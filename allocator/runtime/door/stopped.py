@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,10 +47,8 @@ class StoppedService:
         self._service = _at_rest(folder, journal)
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Requests.answer`, in the form in which a client has it; what would change anything is not done."""
-        requests = Requests(self._service)
-        answer: dict[str, Any] = json.loads("".join(requests.pieces(requests.open(asked))))
-        return answer
+        """As `Requests.answer`; what would change anything is not done."""
+        return Requests(self._service).answer(asked)
 
 
 def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
