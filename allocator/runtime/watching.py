@@ -95,21 +95,8 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     if asked and job.then == FAILED:
         return data | {"outcome": "failed", "reason": job.reason}
     if asked or (seen.code == 0 and told == "ending"):
-        lost = _LOST.format(seconds=job.run_seconds) if _first_loss(job, data) else ""
-        return data | {"outcome": "yielded", "reason": _yielded(job, seen) + lost}
+        return data | {"outcome": "yielded", "reason": _yielded(job, seen)}
     return data | {"outcome": LOST if seen.code is None else "failed", "reason": _failed(seen)}
-
-
-def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:
-    """Whether a program that has told no steps, and most likely knows nothing of leases, makes room and had not yet.
-
-    What becomes of one that is not to go on is no loss.
-    """
-    return not (job.then or job.reports or job.unsaved_stops or end.get("posted") or "saved_steps" in end)
-
-
-_LOST = "; {seconds:.0f} s of work may be lost: see `python -m pydoc allocator.lease`"
-"""What a user is told once."""
 
 
 def _yielded(job: Job, seen: Seen) -> str:

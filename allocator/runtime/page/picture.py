@@ -42,21 +42,18 @@ class History:
     ----------
     decisions : the last ones, newest first: what their events say, with `at`, seconds since 1970.
     happenings : the last other events for people, newest first.
-    last : number of the last event in the journal.
     """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self.decisions: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self.happenings: deque[dict[str, Any]] = deque(maxlen=_KEPT)
-        self.last = 0
         for event in service.journal.events(last=_LOOK_BACK):
             self.hear(event)
         service.listeners.append(self.hear)
 
     def hear(self, event: Event) -> None:
         """Something was written down."""
-        self.last = event.number
         if event.kind == "decision":
             self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data))
         elif event.kind in _TOLD and event.get("outcome") != "yielded":

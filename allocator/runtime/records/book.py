@@ -143,7 +143,7 @@ class Job:
     unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     run_seconds, gpu_seconds : that it ran, in leases that are over.
-    failures : starts that ended with an error. restarts : starts after the first.
+    failures : starts that ended with an error.
     lost : starts in a row of which nobody knows the end, as with their node, or that the cluster refused.
     fruitless : leases in a row that ended without a newly saved step.
     start_seconds, save_seconds : what its last start took before the first step, and its last checkpoint.
@@ -209,7 +209,6 @@ class Job:
     failures: int = 0
     lost: int = 0
     fruitless: int = 0
-    restarts: int = 0
     start_seconds: float = 0.0
     save_seconds: float = 0.0
     batch_size: int | None = None
@@ -265,6 +264,11 @@ class Job:
     def start_cost(self) -> float:
         """Seconds of its last start, and of the checkpoint before it; 0: not known."""
         return self.start_seconds + self.save_seconds
+
+    @property
+    def restarts(self) -> int:
+        """Starts after the first."""
+        return max(self.epoch - 1, 0)
 
     @property
     def held_gpus(self) -> int:
@@ -360,7 +364,6 @@ class Book:
     def _starting(self, job: Job, event: Event) -> None:
         self._enter(job, STARTING, event)
         self.holding[job.uuid] = job
-        job.restarts += job.epoch > 0
         job.epoch = event["epoch"]
         job.placed = Placed(event["pool"], {node: tuple(at) for node, at in event["places"].items()})
         if job.started_at is None:
