@@ -175,6 +175,7 @@ class Dispatch:
         else:
             self.troubles.pop(job.uuid, None)
             self._watching.of(job).ends = True
+            self._adapter.lease_ends(job.uuid)
 
     def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key, now = (uuid, epoch, what), self._clock()

@@ -87,7 +87,7 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     asked = job.state == STOPPING
     # these tell the speed of this start, without what came before and after training
     data = {} if report is None else progress(report, "trained_steps", "trained_seconds")
-    data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
+    data |= {"code": seen.code, "signal": seen.signal}
     if report is None:
         data |= {"kept_steps": job.steps} if posted is None else {"kept_steps": posted, "posted": True}
     if seen.code == 0 and (told == "done" or (told != "ending" and (not asked or job.then == TIMED_OUT))):

@@ -42,6 +42,9 @@ class Cluster:
     async def kill(self, *_):
         await self._take("kill")
 
+    def lease_ends(self, _):
+        pass
+
     async def forget(self, _):
         await self._take("forget")
 

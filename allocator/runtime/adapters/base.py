@@ -235,6 +235,9 @@ class Adapter(ABC):
     async def stop(self, job: str, epoch: int) -> None:
         """Ask a job to end: SIGTERM or what the cluster has. The lease has said so before."""
 
+    def lease_ends(self, job: str) -> None:  # noqa: B027 - most clusters share the folder
+        """The lease in the folder of a job says now that it ends: to be sent where that folder is not shared."""
+
     @abstractmethod
     async def kill(self, job: str, epoch: int) -> None:
         """End all processes of a job at once."""

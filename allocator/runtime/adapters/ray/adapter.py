@@ -57,7 +57,6 @@ class _Start:
     cursors : by id of the node how far its output was read.
     end : how it ended, None before that.
     failed_at : when a part of it was seen to have ended badly, while others ran.
-    lease : of the lease file, when it was last sent.
     """
 
     job: str
@@ -68,11 +67,10 @@ class _Start:
     cursors: dict[str, tuple[int, int]] = field(default_factory=dict)
     end: Seen | None = None
     failed_at: float | None = None
-    lease: tuple[int, int] = (0, 0)
 
     def write(self, folder: Path) -> None:
         """What another service has to know."""
-        told = asdict(replace(self, failed_at=None, lease=(0, 0)))
+        told = asdict(replace(self, failed_at=None))
         write_bytes(folder / START_FILE, json.dumps(told).encode())
 
     @classmethod
@@ -83,7 +81,7 @@ class _Start:
             return None
         end = Seen(**told["end"]) if told["end"] else None
         cursors = {node: tuple(cursor) for node, cursor in told["cursors"].items()}
-        return cls(**told | {"end": end, "cursors": cursors, "runs": tuple(told["runs"]), "lease": (0, 0)})
+        return cls(**told | {"end": end, "cursors": cursors, "runs": tuple(told["runs"])})
 
 
 class RayAdapter(Adapter):
@@ -251,9 +249,6 @@ class RayAdapter(Adapter):
     async def observe(self) -> Sequence[Seen]:
         """From what the supervisors have told."""
         await self._connection.open()
-        for start in self._starts.values():
-            if start.end is None:
-                self._send_lease(start)
         jobs = {job for told in self._told.values() for job in told} | self._starts.keys()
         return [one for one in map(self._see, jobs) if one is not None]
 
@@ -336,23 +331,18 @@ class RayAdapter(Adapter):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _send_lease(self, start: _Start) -> None:
-        """Send the lease of a job to its nodes, if the service has written it anew."""
-        path = self._jobs / start.job / LEASE_FILE
-        with suppress(OSError):
-            status = path.stat()
-            looked = (status.st_ino, status.st_mtime_ns)
-            told = self._told.get(start.runs[0], {}).get(start.job, Told()).seen
-            if looked != start.lease and told is not None and told.epoch == start.epoch:
-                start.lease = looked
-                self._do(self._leased(start, read_bytes(path)))
+    def lease_ends(self, job: str) -> None:
+        """Send the lease to the nodes of the job."""
+        start = self._starts.get(job)
+        if start is not None:
+            self._do(self._send_lease(start, read_bytes(self._jobs / job / LEASE_FILE)))
 
-    async def _leased(self, start: _Start, lease: bytes) -> None:
-        try:
-            await asyncio.gather(*(self._tell(node, "lease", start.job, lease) for node in start.runs))
-        except AdapterError:
+    async def _send_lease(self, start: _Start, lease: bytes) -> None:
+        while start.end is None:
+            with suppress(AdapterError):
+                await asyncio.gather(*(self._tell(node, "lease", start.job, lease) for node in start.runs))
+                return
             await asyncio.sleep(_AGAIN_SECONDS)
-            start.lease = (0, 0)
 
     # -- orders -------------------------------------------------------------------------------------------------------
 
