@@ -24,7 +24,7 @@ from allocator.presets import Preset
 from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.adapters.ray import RayAdapter, RaySettings
+from allocator.runtime.adapters.ray import RayAdapter
 from allocator.runtime.adapters.slurm import SlurmAdapter
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
@@ -164,7 +164,7 @@ def _slurm(state: Path, told: Mapping[str, Any]) -> Adapter:
 
 def _ray(state: Path, told: Mapping[str, Any]) -> Adapter:
     types = dict(named_value("--map", part) for part in told.get("map", "").split(",") if part)
-    return RayAdapter(state, RaySettings(told.get("ray", "auto"), types))
+    return RayAdapter(state, told.get("ray", "auto"), types)
 
 
 _ADAPTERS: dict[str, Callable[[Path, Mapping[str, Any]], Adapter]] = {"local": _local, "slurm": _slurm, "ray": _ray}
