@@ -96,6 +96,14 @@ def test_bad_requests_are_told_what_is_wrong(requests):
         assert not requests.book.jobs
 
 
+def test_what_a_submission_says_is_kept(requests):
+    said = {"name": "n", "user": "ann", "gpus": 2, "total_steps": 5.0, "weight": 2.0, "retries": 3, "time_limit": 60.0}
+    assert requests.submit(GOOD | said | {"one_process_per_gpu": True, "after": [], "accelerators": ["k80"]})["ok"]
+    (job,) = requests.book.by_id
+    assert {name: getattr(job, name) for name in said} == said
+    assert (job.one_process_per_gpu, job.after, job.accelerators) == (True, (), ("k80",))
+
+
 def test_a_submission_that_is_sent_again_counts_once(requests):
     one, other = (GOOD | {"uuid": f"{number:032x}"} for number in (1, 2))
     first = requests.submit(one)

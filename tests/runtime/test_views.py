@@ -10,7 +10,7 @@ import pytest
 
 from allocator.cli.service.tables import due, jobs_table
 from allocator.runtime.door.requests import Requests
-from allocator.runtime.door.stopped import StoppedService
+from allocator.runtime.door.stopped import at_rest
 from allocator.runtime.door.views import job_view, service_view
 from allocator.runtime.records.journal import Event
 from tests.runtime.model_cluster import end, job, leave, one_type, run_on, started, two_types
@@ -122,10 +122,10 @@ def shape(told):
 @pytest.mark.parametrize("killed", [False, True])
 async def test_answers_of_a_service_that_has_ended_are_those_of_the_service(tmp_path, killed):
     before = await ended(tmp_path, killed)
-    stopped = StoppedService(tmp_path)
-    assert stopped.in_order is not killed
-    assert stopped.last_at > 0
-    *told, history = [stopped.answer(asked) for asked in QUESTIONS]
+    service = at_rest(tmp_path)
+    assert service.book.stopped is not killed
+    assert service.book.at > 0
+    *told, history = [Requests(service).answer(asked) for asked in QUESTIONS]
     assert history["events"][-1]["kind"] == ("node" if killed else "stopped")
     assert [shape(one) for one in told] == [shape(one) for one in before[:-1]]
     for now, was in zip(told[:3], before, strict=False):
@@ -152,7 +152,7 @@ async def test_nothing_is_changed_in_the_folder_of_a_service_that_has_ended(tmp_
         {"do": "cancel", "jobs": [3, 4]},
         {"do": "drain", "node": "v"},
     ):
-        answer = StoppedService(tmp_path).answer(asked)
+        answer = Requests(at_rest(tmp_path)).answer(asked)
         assert (answer["ok"], answer["fault"]) == (False, True)
         assert str(tmp_path) in answer["error"]
     assert files() == before

@@ -13,11 +13,12 @@ import typer
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
 from allocator.cli.service.options import JobsArgument, StateOption, asked_or_read, job_numbers
-from allocator.cli.service.tables import FINAL_STATES, service_lines
+from allocator.cli.service.tables import service_lines
 from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import LogReader
 from allocator.runtime.door.client import Client
 from allocator.runtime.door.words import details, event_line, span
+from allocator.runtime.records.book import FINAL
 from throughputs import InputError
 
 
@@ -71,7 +72,7 @@ def logs_command(
                 sys.stdout.buffer.write(chunk)
                 printed = True
             sys.stdout.buffer.flush()
-            if not follow or found["state"] in FINAL_STATES:
+            if not follow or found["state"] in FINAL:
                 break
             time.sleep(0.5)
             found = ask()

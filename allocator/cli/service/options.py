@@ -71,11 +71,12 @@ def asked_or_read(state: Path, what: str, **fields: Any) -> dict[str, Any]:
         if not (state / "journal.sqlite").is_file():
             raise
     # the policies take long to load, and a service that runs is asked without them
-    stopped = import_module("allocator.runtime.door.stopped").StoppedService(state)
-    answer = granted(stopped.answer({"do": what, **fields}), state)
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stopped.last_at))
-    ago = span(max(time.time() - stopped.last_at, 0.0))
-    last = f"it {'ended' if stopped.in_order else 'last wrote'} {ago} ago, {stamp}"
+    service = import_module("allocator.runtime.door.stopped").at_rest(state)
+    requests = import_module("allocator.runtime.door.requests").Requests(service)
+    answer, book = granted(requests.answer({"do": what, **fields}), state), service.book
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(book.at))
+    ago = span(max(time.time() - book.at, 0.0))
+    last = f"it {'ended' if book.stopped else 'last wrote'} {ago} ago, {stamp}"
     print(
         f"no service runs on {state}: this is from its journal; {last}; start it again with "
         f"allocator serve --state {state}",

@@ -101,7 +101,7 @@ class Requests:
             job, limit = Job.submitted(-1, key, data), self._service.settings.user_gpus
             self._service.deciding.prospects.check(job)
             checked("gpus", job.gpus, not limit or job.gpus <= limit, f"at most {limit}, what a user may ask for")
-            for before in self._jobs(data.get("after", []), "after"):
+            for before in self._jobs(list(data.get("after", ())), "after"):
                 through = before.state in FINAL and before.state != COMPLETED
                 checked("after", f"job {before.id}: {before.state}", not through, "jobs that may complete")
             asked_for.append(key)

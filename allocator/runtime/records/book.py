@@ -32,7 +32,8 @@ import os
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_origin
+from itertools import islice
+from typing import Annotated, Any
 
 from allocator.conversion import Range, Reads, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
@@ -82,11 +83,6 @@ def _environment(value: Any, name: str, *_: object) -> dict[str, str]:
         _text(checked(name, key, key and "=" not in key, "names of variables"), name)
         _text(text, f"{name} {key}")
     return dict(value)
-
-
-def _numbers(value: Any, name: str, *_: object) -> list[int]:
-    good = isinstance(value, list) and len(value) <= _MOST_ARGUMENTS and all(type(one) is int for one in value)
-    return list(checked(name, value, good, "numbers of jobs"))
 
 
 def _names(value: Any, name: str, *_: object) -> list[str]:
@@ -185,7 +181,7 @@ class Job:
     duration: Annotated[float, NUMBER] = 0.0
     time_limit: Annotated[float, NUMBER] = 0.0
     accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
-    after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
+    after: tuple[int, ...] = ()
     weight: Annotated[float, NUMBER] = 1.0
     deadline: Annotated[float | None, NUMBER] = None
     entity: Line = ""
@@ -279,7 +275,8 @@ class Job:
 PROGRESS = ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds")
 """What a trainer reports, and the book keeps."""
 
-SUBMITTED = {name: kind for name, kind in declared_kinds(Job).items() if get_origin(kind) is Annotated}
+_KINDS = declared_kinds(Job)
+SUBMITTED = dict(islice(_KINDS.items(), list(_KINDS).index("command"), list(_KINDS).index("submitted_at")))
 """What a submission says of a job."""
 
 
@@ -296,7 +293,7 @@ class Book:
     policy : name and settings of the policy in force; None before the first.
     adapter : name of the last one, "" before the first.
     nodes : as they were last seen, by name.
-    clock, at : of the last event.
+    clock, at : of the last event. stopped : whether that was the end of a service, in order.
     """
 
     def __init__(self) -> None:
@@ -313,9 +310,11 @@ class Book:
         self.adapter = ""
         self.nodes: dict[str, Node] = {}
         self.clock = self.at = 0.0
+        self.stopped = False
 
     def apply(self, event: Event) -> None:
         """What an event changes."""
+        self.stopped = event.kind == "stopped"
         if event.kind != "decision":  # which holds from its clock on, mostly the end of a round that is still to come
             self.clock, self.at = max(self.clock, event.clock), event.at
         if event.job:
