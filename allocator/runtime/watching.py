@@ -96,22 +96,14 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
         return data | {"outcome": "failed", "reason": job.reason}
     if asked or (seen.code == 0 and told == "ending"):
         return data | {"outcome": "yielded", "reason": _yielded(job, seen)}
-    return data | {"outcome": LOST if seen.code is None else "failed", "reason": _failed(seen)}
+    return data | {"outcome": LOST if seen.code is None else "failed", "reason": seen.reason}
 
 
 def _yielded(job: Job, seen: Seen) -> str:
     why = job.reason or "its trainer made room"
     if seen.signal == signal.SIGKILL:
         return f"{why}; killed, as it had not ended in time"
-    return why if seen.code == 0 or seen.signal else f"{why}; {_failed(seen)}"
-
-
-def _failed(seen: Seen) -> str:
-    if seen.reason:
-        return seen.reason
-    if seen.signal:
-        return f"ended by {signal.Signals(seen.signal).name}" if seen.signal in _SIGNALS else f"signal {seen.signal}"
-    return "ended, nobody knows how" if seen.code is None else f"exit status {seen.code}"
+    return why if seen.code == 0 or seen.signal else f"{why}; {seen.reason}"
 
 
 _MOST_REFUSALS = 5
@@ -119,8 +111,6 @@ _MOST_REFUSALS = 5
 
 _CANNOT_RUN = (NOT_EXECUTABLE, NOT_FOUND)
 """Exit statuses after which another start would come to the same."""
-
-_SIGNALS = {int(one) for one in signal.Signals}
 
 
 @dataclass

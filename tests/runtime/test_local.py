@@ -284,7 +284,7 @@ async def test_files_that_make_no_sense_do_no_harm(local):
         told = f'{{"epoch": 1, "code": 0, "signal": 0, "ended_at": {number}, "reason": ""}}'
         (folder / EXIT_FILE).write_text(told)
         await local.open()
-        assert await local.seen(job) == Seen(job, 1, "ended", 0)
+        assert await local.seen(job) == Seen(job, 1, "ended", 0, 0, "ended, nobody knows how")
     for name in (RUN_FILE, EXIT_FILE):
         for text in ODD:
             (folder / name).write_text(text)

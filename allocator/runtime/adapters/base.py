@@ -158,7 +158,7 @@ class Seen:
     phase : "pending": accepted, does not run yet; "running"; "ended".
     code : exit status of an ended one; None: not known, as when its node was lost.
     signal : that ended it, else 0.
-    reason : for people; of one that runs, why its end may not come by itself.
+    reason : for people: of one that has ended, how; of one that runs, why its end may not come by itself.
     ended_at : seconds since 1970, 0 where not known.
     """
 
@@ -183,7 +183,7 @@ def read_end(job: str, path: Path) -> Seen | None:
         "ended",
         code if isinstance(code, int) else None,
         number if isinstance(number, int) else 0,
-        str(told.get("reason", "")),
+        str(told.get("reason") or "ended, nobody knows how"),
         float(at) if isinstance(at, int | float) and 0 <= at <= _LATEST else 0.0,
     )
 
