@@ -59,7 +59,7 @@ def record_command(
     beside = save_result(other, out / "simulated")
     comparison = compared(result, other, caveats(run))
     write_json(out / "comparison.json", comparison)
-    names = [f"{run.policy}, {kind}" for kind in ("real", "simulated")]
+    names = [f"{run.book.policy}, {kind}" for kind in ("real", "simulated")]
     summaries = [one | {"policy": name} for one, name in zip((summary, beside), names, strict=True)]
     said = [*comparison["caveats"], *_errors(comparison)]
     write_report(

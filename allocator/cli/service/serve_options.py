@@ -15,6 +15,7 @@ from allocator.cli.options.shared import SHARED
 from allocator.cli.options.values import named_value
 from allocator.conversion import kinds_of
 from allocator.runtime.door.requests import Requests
+from allocator.runtime.records.book import FIRST_POLICY
 from allocator.runtime.service import Service
 from allocator.runtime.settings import DoorSettings, ServiceSettings
 from throughputs import InputError
@@ -81,7 +82,7 @@ class Told:
     @classmethod
     def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
         """From data of the last events ``options`` and ``policy``; None: there was none."""
-        said = policy or {"name": "fifo_perf", "settings": {}}
+        said = policy or {"name": FIRST_POLICY, "settings": {}}
         return cls(options or {}, said["name"], dict(said["settings"]))
 
     def after(self, said: Given) -> Told:

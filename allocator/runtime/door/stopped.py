@@ -39,13 +39,12 @@ def at_rest(folder: Path) -> Service:
     service = Service(folder, adapter, journal=journal)
     book = service.book
     service.hardware = service.hardware_of(book.nodes.values())
-    name = (book.policy or {"name": "fifo_perf"})["name"]
     known = folder / THROUGHPUTS_FILE
     table = read_table(known) if known.exists() else None
 
     def world(hardware: Hardware) -> World:
         # it decides nothing: what the policy and its mechanism were told does not matter
-        return World(hardware, get_policy(name), MechanismSettings(), table)
+        return World(hardware, get_policy(book.policy), MechanismSettings(), table)
 
     service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state", service.clock)
     service.deciding.trouble = "no service runs"

@@ -17,7 +17,7 @@ was killed comes back with the same book. The kinds of events, with their data:
                                                      were posted; late_seconds where one with a deadline completed
     resized         gpus, batch_size, job_type       what the job asked for, and what it is in the table then
     found           epoch                            a start that the journal has lost
-    rejected, cancelled, gave_up, timed_out, adopted, lingers   reason
+    rejected, cancelled, gave_up, timed_out, lingers   reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
     options, policy, service, cluster, run           what the service was told, and what it runs with
@@ -98,6 +98,9 @@ Line = Annotated[str, Reads(_line)]
 
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
 COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
+FIRST_POLICY = "fifo_perf"
+"""Of a service that was told none."""
+
 LOST = "lost"
 """How a start came out that the job did not end: no state of a job."""
 
@@ -290,7 +293,7 @@ class Book:
     followers : those that were to start after a job, by its number. hopeless : those that wait for one in vain.
     drained : nodes that get no jobs.
     counts : of jobs by state. deadlines : how many of the jobs that are through have "met" and "missed" theirs.
-    policy : name and settings of the policy in force; None before the first.
+    policy : name of the one in force.
     adapter : name of the last one, "" before the first.
     nodes : as they were last seen, by name.
     clock, at : of the last event. stopped : whether that was the end of a service, in order.
@@ -306,7 +309,7 @@ class Book:
         self.drained: set[str] = set()
         self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
         self.deadlines = {"met": 0, "missed": 0}
-        self.policy: dict[str, Any] | None = None
+        self.policy = FIRST_POLICY
         self.adapter = ""
         self.nodes: dict[str, Node] = {}
         self.clock = self.at = 0.0
@@ -326,7 +329,7 @@ class Book:
         elif event.kind == "node":
             (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
         elif event.kind == "policy":
-            self.policy = dict(event.data)
+            self.policy = str(event["name"])
         elif event.kind == "service":
             self.adapter = event.get("adapter", "")
             self.nodes = _nodes(event)
