@@ -16,6 +16,7 @@ from allocator.cli.service.options import JobsArgument, StateOption, asked_or_re
 from allocator.cli.service.tables import service_lines
 from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import LogReader
+from allocator.runtime.adapters.node import LOG_FILES
 from allocator.runtime.door.client import Client
 from allocator.runtime.door.words import details, event_line, span
 from allocator.runtime.records.book import FINAL
@@ -82,7 +83,8 @@ def logs_command(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     if not printed:
-        none = "has printed nothing so far" if log.found else f"has no log in {folder}"
+        there = any((folder / name).exists() for name in LOG_FILES)
+        none = "has printed nothing so far" if there else f"has no log in {folder}"
         what = none if found["epoch"] else "was not started so far"
         print(f"job {found['id']} {what}; it is {found['state']}: {found['reason']}".rstrip(": "), file=sys.stderr)
 
