@@ -10,7 +10,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.decisions.hardware import held, owners
-from allocator.runtime.door.views import Room, busy_gpus, job_view, service_view
+from allocator.runtime.door.views import Room, busy_gpus, event_view, job_view, service_view
 from allocator.runtime.door.words import words
 from allocator.runtime.records.book import FINAL, LEAVING, QUEUED, STOPPING, Job
 
@@ -60,14 +60,8 @@ class History:
             self.happenings.appendleft(self._happening(event))
 
     def _happening(self, event: Event) -> dict[str, Any]:
-        job = self._service.book.jobs.get(event.job)
-        return {
-            "number": event.number,
-            "at": event.at,
-            "kind": event.get("outcome") or event.kind,
-            "job": None if job is None else job.id,
-            "text": words(event.kind, event.data),
-        }
+        said = {"kind": event.get("outcome") or event.kind, "data": None, "text": words(event.kind, event.data)}
+        return event_view(self._service.book, event) | said
 
 
 # ----------------------------------------------------------------------------------------------------------------------
