@@ -240,6 +240,19 @@ def test_sacct_text(imported, parsable):
     assert imported(text, {"user": "JobName"}).trace.user.tolist()[0] == 'say "hi'
 
 
+def test_a_run_after_which_a_job_was_queued_again_is_a_job(imported):
+    found = imported(
+        "JobID|State|Submit|Start|End|Elapsed|AllocTRES\n"
+        "1|REQUEUED|2024-03-01T08:00:00|2024-03-01T08:10:00|2024-03-01T08:40:00|00:30:00|gres/gpu=2\n"
+        "1|COMPLETED|2024-03-01T08:40:00|2024-03-01T09:10:00|2024-03-01T09:40:00|00:30:00|gres/gpu=2\n"
+        "2|REQUEUED|2024-03-01T08:40:00|Unknown|Unknown|00:00:00|gres/gpu=2\n",
+        name="sacct.txt",
+    )
+    assert columns(found.trace)["recorded_status"] == ["cancelled", "completed"]
+    assert columns(found.trace)["recorded_start_seconds"] == [600.0, 4200.0]
+    assert found.dropped == {"never started": 1}
+
+
 SACCT_JSON = """\
 {"jobs": [
 {"job_id": 100, "array": {}, "association": {"user": "ann", "account": "x"}, "partition": "gpu", "state": {"current":

@@ -40,7 +40,7 @@ _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
 _ENDINGS = {
     "completed": ("COMPLETED", "COMPLETE", "SUCCEEDED", "SUCCESS", "PASS", "FINISHED", "DONE"),
     "failed": ("FAILED", "FAIL", "ERROR", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
-    "cancelled": ("CANCELLED", "CANCELED", "KILLED", "PREEMPTED", "REVOKED"),
+    "cancelled": ("CANCELLED", "CANCELED", "KILLED", "PREEMPTED", "REQUEUED", "REVOKED"),
     "timed_out": ("TIMEOUT", "TIMED_OUT", "DEADLINE"),
 }
 """The first words of states of jobs that are over, by how those ended."""
@@ -240,7 +240,10 @@ class Rows:
     def _states(self) -> Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
         words = of_distinct(self._cells("state"), lambda text: (text.upper().split() or [""])[0], object).astype(str)
-        self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
+        waits = np.isin(words, _WAITING)
+        if "end" in self.columns:  # a run that has ended is one, whatever came of its job then
+            waits &= is_blank(self._cells("end"))
+        self._drop(waits, "never started", "state", "a job that has run")
         self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
         for ending, those in _ENDINGS.items():
             self.ending[np.isin(words, those)] = ending
@@ -330,8 +333,8 @@ class Rows:
         job = f"id {self._cells('id')[row]!r} in " if "id" in self.columns else ""
         self.notes.append(
             f"{end} less {start} is not {duration}: {len(other):,} of {len(kept):,} jobs, as {job}"
-            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does the zone, date_format or "
-            "duration_unit have to be another?"
+            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does --zone, --date-format or "
+            "--duration-unit have to be another?"
         )
 
     def _seconds(self, running: Flags) -> Floats:
@@ -443,7 +446,7 @@ class Rows:
         alone = "start" not in columns and self.layout is None
         for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
-            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)"),
+            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (--zone says otherwise)"),
             (
                 self.clock.twice,
                 "dates in an hour that comes twice, as clocks are put back, are taken for the first of them",
@@ -460,7 +463,7 @@ class Rows:
             (
                 alone,
                 f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
-                "jobs started (start names one)",
+                "jobs started (--start names one)",
             ),
         ):
             self.notes += [told] * bool(true)
