@@ -6,6 +6,7 @@ Whatever a file holds, a reader raises `InputError` with its name, or `OSError` 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -113,8 +114,9 @@ def read_text(path: Path) -> str:
     raw = _beginning(path, limits.LARGEST_UNPACKED + 1 if packed else -1)
     if packed:
         _check_unpacked(path, len(raw))
+    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        return _with_line_feeds(raw.decode("utf-8-sig"))
+        return _with_line_feeds(raw.decode())
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error

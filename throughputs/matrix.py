@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats, Ints, read_only
 from throughputs.errors import InputError, expect
 from throughputs.limits import require_all, require_distinct, whole_numbers
 
@@ -87,6 +87,7 @@ class ThroughputMatrix:
             f"a finite throughput of at least 0 {unit}",
         )
         require_all(sizes >= 1, sizes, _SOURCE, lambda i: f"scale factor of job {jobs[i]!r}", "at least 1 GPU")
+        read_only(values)
 
     @classmethod
     def trusted(
