@@ -34,6 +34,8 @@ a rate below 0 | 1/-1 | | | | rate of job 0 on 'v100'
 an empty window | 1 1 | | | window=1:1 | window
 a window before the first | 1 1 | | | window=-1:2 | window
 a window beyond the last | 1 1 | | | window=0:3 | window
+a start that no round has room for | 300 300 | | | round_seconds=100 restart_penalty_seconds=100 |
+    restart_penalty_seconds.*100.0.*round_seconds
 no duration | 1x2 | v100:8 | | gang_rates=duration | duration of job 0
 """
 

@@ -51,7 +51,7 @@ class StartsThatServe(StartsTakeTime):
 
     def in_a_run(self, world: World) -> Starts:
         """Who starts, and is served."""
-        return _Serve(self, world.jobs) if self.starts_count_as_service else super().in_a_run(world)
+        return _Serve(self, world) if self.starts_count_as_service else super().in_a_run(world)
 
 
 class _Serve(Starts):

@@ -47,12 +47,12 @@ class ShortRoundsStartFree(StartsTakeTime):
 
     def in_a_run(self, world: World) -> Starts:
         """Who starts, and is not spared."""
-        return _Starts(self, world.jobs)
+        return _Starts(self, world)
 
 
 class _Starts(Starts):
-    def __init__(self, rule: ShortRoundsStartFree, jobs: JobTable) -> None:
-        super().__init__(rule, jobs)
+    def __init__(self, rule: ShortRoundsStartFree, world: World) -> None:
+        super().__init__(rule, world)
         self._slack = rule.restart_penalty_slack_seconds
 
     def spared_below(self, r: Round, lost: Floats) -> Floats:
