@@ -166,7 +166,7 @@ a grid from elsewhere | 7:10 | | | slot_seconds=60 slot_grid=true slot_origin_se
 # (0.1 + 37 * 60.1 - 0.1) / 60.1 is above 37 by rounding
 seen as a slot begins | 0.1:5000 2223.8:10 | | | slot_seconds=60.1 slot_grid=true |
     start_time .1 .1+37*60.1
-an end at its time | 12.25 | | | slot_seconds=60 | end 12.25
+an end at its time | 12.25 | | | slot_seconds=60 | end 12.25; gpu_seconds 60; summary.utilization 1/8
 at the next second | 12.25 | | | slot_seconds=60 ends=second | end 13
 counted down second by second | 12.25 | | | seconds_counted_down=true | end 13
 # 1 less ten times 0.1 leaves 1.4e-16
