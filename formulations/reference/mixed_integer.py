@@ -351,7 +351,10 @@ class Cbc:
 
             def search(*more: str) -> LinearAnswer:
                 rest = replace(stop, seconds=until - perf_counter()).for_cbc()
-                model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
+                try:
+                    model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
+                except pulp.PulpSolverError as error:
+                    raise RuntimeError(f"CBC failed: {error}") from error
                 return self._read(model, x, np.array(of_row, dtype=np.int64), stop, linear=not whole.any())
 
             found = search()

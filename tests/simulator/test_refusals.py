@@ -36,6 +36,7 @@ a window before the first | 1 1 | | | window=-1:2 | window
 a window beyond the last | 1 1 | | | window=0:3 | window
 a start that no round has room for | 300 300 | | | round_seconds=100 restart_penalty_seconds=100 |
     restart_penalty_seconds.*100.0.*round_seconds
+due beyond all time | 1@slo=1000000000000@duration=9 | | | | slo of job 0
 no duration | 1x2 | v100:8 | | gang_rates=duration | duration of job 0
 """
 
