@@ -48,7 +48,7 @@ placement=worst | preemption_penalty_by_gpus=2:1,1:1 | preemption_penalty_by_gpu
 restart_penalty_by_gpus=4:1,4:2 | slot_seconds=.5 ends=slot | slot_seconds=.5 overhead_restart_decisions=slot
 max_zero_step_rounds=0 | goodput_columns=some | goodput_in_rounds=some | goodput_slowdown=net:0
 goodput_slowdown=net:1,net:2 | goodput_most_gpus_of_model=net:0 | restart_penalty_by_job_type=net:-1
-goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1
+goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1 | round_seconds=1e20
 """
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from allocator.conversion import NotNegative, NotNegativeWhole
+from allocator.conversion import NotNegative, NotNegativeWhole, Seconds
 from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.policies.shockwave.policy import Shockwave
 from allocator.protocol import ClusterState
@@ -43,7 +43,7 @@ class ShortRoundsStartFree(StartsTakeTime):
         None: every gang pays.
     """
 
-    restart_penalty_slack_seconds: NotNegative | None = None
+    restart_penalty_slack_seconds: Seconds | None = None
 
     def in_a_run(self, world: World) -> Starts:
         """Who starts, and is not spared."""

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.conversion import NotNegative
+from allocator.conversion import Seconds
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Round, Rule, RunningRule, Stretch
 from throughputs import InputError
 from throughputs.arrays import Floats, Ints, Texts
+from throughputs.limits import LATEST_TIME
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class StartsTakeTime(Rule):
         less in the round than it would have, and is done the earlier, but for gangs of the very first round.
     """
 
-    restart_penalty_seconds: NotNegative = 0.0
-    restart_penalty_per_doubling_seconds: NotNegative = 0.0
+    restart_penalty_seconds: Seconds = 0.0
+    restart_penalty_per_doubling_seconds: Seconds = 0.0
     restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
     restart_penalty_by_job_type: tuple[tuple[str, float], ...] = ()
     restart_when_moved: bool = False
@@ -226,10 +227,10 @@ class _StoppingCostsWork(RunningRule):
 
 
 def check_by_gpus(name: str, by_gpus: tuple[tuple[int, float], ...]) -> None:
-    """Raise InputError unless numbers of GPUs ascend, and seconds are at least 0."""
+    """Raise InputError unless numbers of GPUs ascend, and seconds are none below 0 or beyond all time."""
     counts = [gpus for gpus, _ in by_gpus]
-    if counts != sorted(set(counts)) or any(not cost >= 0 for _, cost in by_gpus):
-        expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
+    if counts != sorted(set(counts)) or any(not 0 <= cost <= LATEST_TIME for _, cost in by_gpus):
+        expected = f"pairs with seconds of at least 0 and at most {LATEST_TIME:g}, numbers of GPUs ascending"
         raise InputError("simulator settings", field=name, found=by_gpus, expected=expected)
 
 
