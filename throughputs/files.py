@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias, TypeVar
 
@@ -354,10 +355,14 @@ def parse_rows(
             skip_blank_lines=False,
             quoting=quoting,
         )
-    except (ValueError, OverflowError) as error:  # those of pandas are among them
+        too_long = np.asarray(frame.pop(places[-1]).to_numpy(dtype=object) != "", dtype=bool)
+        # of still more cells pandas says nothing
+        if any(text.count(separator) > len(names) for text in rows.split("\n")):
+            cells = csv.reader(io.StringIO(rows, newline=""), delimiter=separator, quoting=quoting)
+            too_long |= [any(row[len(names) :]) for row in islice(cells, len(frame))]
+    except (ValueError, OverflowError, csv.Error) as error:  # those of pandas are among them
         raise InputError(source, expected=f"a table of text ({error})") from error
-    last = frame.pop(places[-1])
-    return names, frame, np.asarray(last.to_numpy(dtype=object) != "", dtype=bool)
+    return names, frame, too_long
 
 
 def read_columns(path: Path) -> list[str]:

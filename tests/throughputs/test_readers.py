@@ -237,7 +237,12 @@ def test_columns_must_be_there_once_and_known(tmp_path, name):
     assert header[0] in str(refusal(path, of.read, f"{twice}\n{','.join(cells)}\n"))
     if not of.others:
         assert refusal(path, of.read, f"{of.header},zebra\n{','.join(cells)},1\n").field == "zebra"
-    for text, line in (("", 1), ("# only a comment\n", 2), (of.text() + "1," * 99 + "\n", 4)):
+    for text, line in (
+        ("", 1),
+        ("# only a comment\n", 2),
+        (of.text() + "1," * 99 + "\n", 4),
+        (f"{of.text()}{','.join(cells)},,5\n", 4),
+    ):
         assert refusal(path, of.read, text).line in (line, line - 1)
     assert refusal(path, of.read, of.text().encode() + b"caf\xe9\n").line == 4
 
