@@ -226,6 +226,8 @@ class Highs:
         if status == statuses.kInfeasible:
             return LinearAnswer(None, math.inf, note, infeasible=True, proven=True)
         found = info.primal_solution_status == self._highs.SolutionStatus.kSolutionStatusFeasible
+        if proven and not found:
+            note += f", with rows violated by {info.max_primal_infeasibility:.1e}"
         solution, linear = solver.getSolution(), relaxed or not self.whole
         bound = float(info.objective_function_value if linear else info.mip_dual_bound)
         return LinearAnswer(
