@@ -15,6 +15,7 @@ import dataclasses
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Set
+from difflib import get_close_matches
 from enum import Flag, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -264,7 +265,7 @@ _OURS = (__name__.partition(".")[0], "formulations", "throughputs")
 
 def fault_of(error: BaseException, *policies: type[Policy]) -> BaseException | None:
     """The error with those lines alone that lie outside this package, from the code of the policies on, or None."""
-    modules = {each.__module__ for policy in policies for each in policy.__mro__ if not _is_ours(each.__module__)}
+    modules = {each.__module__ for policy in policies for each in policy.__mro__ if not is_ours(each)}
     own = _without_ours(error.__traceback__, modules - {"abc", "builtins"})
     return None if own is None else error.with_traceback(own)
 
@@ -274,8 +275,29 @@ def told(error: BaseException, policies: Iterable[type[Policy]]) -> str:
     return "".join(traceback.format_exception(fault_of(error, *policies) or error))
 
 
-def _is_ours(module: str) -> bool:
+def is_ours(kind: type | str) -> bool:
+    """Whether a class, or a module by its name, is of this package."""
+    module = kind if isinstance(kind, str) else kind.__module__
     return module.partition(".")[0] in _OURS
+
+
+def check_names(kind: type, source: str) -> None:
+    """Raise InputError where somebody else's class has a public name that is nearly one of those of our base classes.
+
+    What is misspelt would do nothing. Fields are nobody's business: their names are settings.
+    """
+    known = {name for each in kind.__mro__ if is_ours(each) for name in vars(each) if not name.startswith("_")}
+    own = {name for each in kind.__mro__ if not is_ours(each) for name in vars(each) if not name.startswith("_")}
+    fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    for name in sorted(own - known - fields):
+        swapped = [other for other in known if sorted(other) == sorted(name)]
+        if near := swapped or get_close_matches(name, known, n=1, cutoff=_NEARLY):
+            expected = f"{near[0]}, or a name that is not so near to it"
+            raise InputError(source, field=name, found="a name that nothing asks for", expected=expected)
+
+
+_NEARLY = 0.85
+"""Similarity to a known name from which another one is taken for a misspelling of it."""
 
 
 def _without_ours(found: TracebackType | None, modules: set[str]) -> TracebackType | None:
@@ -283,7 +305,7 @@ def _without_ours(found: TracebackType | None, modules: set[str]) -> TracebackTy
     entries: list[TracebackType] = []
     while found is not None:
         name = str(found.tb_frame.f_globals.get("__name__"))
-        if name in modules or (entries and not _is_ours(name)):
+        if name in modules or (entries and not is_ours(name)):
             entries.append(found)
         found = found.tb_next
     kept = None
