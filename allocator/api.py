@@ -15,7 +15,7 @@ from allocator.protocol import ClusterState, Policy
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
-from allocator.protocol.policy import fault_of
+from allocator.protocol.policy import checked_policy, fault_of
 from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
 from allocator.report.terminal import allocation_table
@@ -90,6 +90,7 @@ def solve(
             found="settings beside a policy object",
             expected="a policy by name",
         )
+    checked_policy(policy)
     columns = _job_columns(jobs, matrix)
     membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
     if colocation is not None:

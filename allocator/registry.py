@@ -23,7 +23,7 @@ from pkgutil import walk_packages
 from typing import Any, TypeVar
 
 from allocator.conversion import kinds_of, made_of
-from allocator.plugins import declare_others, name_of, policies_of
+from allocator.plugins import declare_others, policies_of
 from allocator.protocol import Need, Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
@@ -167,7 +167,7 @@ def import_policies(reference: str) -> tuple[str, ...]:
     themselves = _BY_MODULES.setdefault(module.__name__, _ENTRIES.keys() - before)
     for factory in found:
         if not _is_registered(factory):
-            _add(name_of(factory), factory)
+            _add(factory.name, factory)
     names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (themselves & _ENTRIES.keys())
     if not declare_others(module) and not names:
         expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"
