@@ -46,6 +46,7 @@ from allocator.simulator.rules.already import RunsAlready
 from allocator.simulator.rules.base import Rule, rule_of
 from allocator.simulator.rules.general import GangRates
 from throughputs import InputError, Trace, read_trace
+from throughputs.errors import expect
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.jobs import training_jobs
@@ -90,6 +91,14 @@ _KEY_DIGITS = 16
 
 _SHA = "sha256:"
 """Before what stands for the contents of a file."""
+
+
+_GIVEN: Mapping[str, tuple[Any, str]] = {
+    "policy": (str, "the name of a policy; `allocator.register` gives one of yours a name"),
+    "throughputs": (str | None, "the name of a file or folder; `write_table` makes one of a `ThroughputTable`"),
+    "world": (tuple | list, "rules, as in (Slow(by=0.5),)"),
+}
+"""What these fields take, which runs keep and others are handed to in other forms."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,10 @@ class Run:
     max_decision_seconds: float | None = None
     growing_cluster: str = ""
     name: str = ""
+
+    def __post_init__(self) -> None:
+        for name, (kinds, expected) in _GIVEN.items():
+            expect(isinstance(getattr(self, name), kinds), "run", name, getattr(self, name), expected)
 
     # What it is run with
 
