@@ -38,7 +38,7 @@ from allocator.protocol import Policy
 from allocator.protocol.elastic import gang_rates
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
-from allocator.registry import source_of
+from allocator.registry import sources_of
 from allocator.results.cost import Prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
@@ -287,15 +287,12 @@ class Run:
         # Kept, so that a run can travel to a machine that does not have the files.
         usual = preset(self.preset).as_dict()
         measured = {"repetitions": self.repetitions, "max_decision_seconds": self.max_decision_seconds}
-        source = source_of(self.policy_class)
-        parts = map(source_of, map(type, (*self.chosen.world, self.workload)))
-        others = sorted({_digest(file) for file in parts if file is not None})
+        kinds = (self.policy_class, *map(type, (*self.chosen.world, self.workload)))
         only_where_set = {
             "accelerator": self.accelerator,
             "entities": None if self.entities is None else _digest(Path(self.entities)),
             # a policy, a rule or a workload of somebody's own is another run when what it is written in changes
-            "policy_source": None if source is None else _digest(source),
-            "world_sources": others or None,
+            "sources": sorted({_digest(file) for kind in kinds for file in sources_of(kind)}) or None,
         }
         return {
             "format": FORMAT,

@@ -233,18 +233,21 @@ def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
     assert pickle.loads(travelled).specification() == one.specification()
     # as does a policy of one's own
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-    written = tmp_path / "mine_of_a_trace.py"
+    written, beside = tmp_path / "mine_of_a_trace.py", tmp_path / "helper_of_a_trace.py"
+    beside.write_text("SIGN = 1\n")
     written.write_text(
-        "import allocator\n\nclass MineOfATrace(allocator.OrderPolicy):\n"
-        "    paper = program = 'none'\n\n    def key(self, state):\n        return state.elapsed_seconds\n"
+        "import allocator\nfrom helper_of_a_trace import SIGN\n\nclass MineOfATrace(allocator.OrderPolicy):\n"
+        "    paper = program = 'none'\n\n    def key(self, state):\n        return SIGN * state.elapsed_seconds\n"
     )
     (name,) = registry.import_policies(str(written))
-    assert tuple(registry.source_of(registry.class_of(each)) for each in (name, "fifo")) == (written, None)
-    before = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
-    written.write_text(written.read_text() + "# sooner\n")
-    after = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
-    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
-    assert len(set(before)) == 2
+    assert [registry.sources_of(registry.class_of(each)) for each in (name, "fifo")] == [[beside, written], []]
+    keys = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
+    assert keys[0] == keys[1]
+    for changed in (written, beside):
+        changed.write_text(changed.read_text() + "# sooner\n")
+        keys.append(Point("static", name, TINY, 5, 0).key)
+    assert len(set(keys)) == 4
+    assert Point("static", "fifo", TINY, 5, 0).key == keys[2]
 
 
 # Bad definitions: kind | what is changed | field that is named, and further words
