@@ -31,6 +31,7 @@ from throughputs import (
 from throughputs.arrays import Floats
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, find_trainings
+from throughputs.limits import require_distinct
 from throughputs.shown import as_text
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[st
             found=f"no row {absent[0]!r}",
             expected="a row for every job of the throughputs",
         )
+    require_distinct(jobs.index.tolist(), "jobs", "index")
     ordered, known = jobs.loc[list(matrix.jobs)], file_columns()
     names = [name for name in map(str, jobs.columns) if name not in _ENTITY_COLUMNS]
     for name in names:

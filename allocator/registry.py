@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from allocator.plugins import declare_others, policies_of
 from allocator.protocol import Need, Policy
 from allocator.protocol.policy import is_ours
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import did_you_mean, expect
 
 ENTRY_POINT_GROUP = "allocator.policies"
 
@@ -88,9 +89,11 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     """
 
     def add(factory: Factory) -> Factory:
-        if not issubclass(factory, Policy):
-            expected = "a subclass of SharePolicy or PlanPolicy"
-            raise InputError("policy registry", field=name, found=factory.__name__, expected=expected)
+        given: Any = factory
+        expected = "a subclass of SharePolicy or PlanPolicy"
+        expect(isinstance(given, type) and issubclass(given, Policy), "policy registry", name, given, expected)
+        word = isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)
+        expect(word, "policy registry", "name", name, "letters, digits, and _ . + -, as lists of policies are written")
         known = _ENTRIES.get(name)
         if known is not None and (known.factory.__module__, known.factory.__qualname__) != (
             factory.__module__,
