@@ -77,6 +77,16 @@ def test_points_are_all_combinations(toml):
     assert {p.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
 
 
+def test_rules_of_ones_own_are_of_all_runs_and_their_files_beside_the_definition(toml):
+    (toml.parent / "rule_of_a_sweep.py").write_text(
+        "from dataclasses import dataclass\nfrom allocator.simulator import Rule\n\n"
+        "@dataclass(frozen=True)\nclass Slower(Rule):\n    by: float = 1.0\n"
+    )
+    toml.write_text(f'world = ["./rule_of_a_sweep.py:Slower(by=0.5)"]\n{toml.read_text()}')
+    rules = {point.world for point in Sweep.from_toml(toml).points()}
+    assert [(type(rule).__name__, rule.by) for world in rules for rule in world] == [("Slower", 0.5)]
+
+
 def test_the_small_variant_changes_what_it_names(toml):
     points = Sweep.from_toml(toml, small=True).points()
     assert {(p.load, p.seed) for p in points} == {(0.5, 5)}
@@ -317,6 +327,8 @@ static | cases = [{ jobs = [0] }] | cases[0].jobs
 static | cases = [{ seeds = [-1] }] | cases[0].seeds
 static | cases = [{ rates = [1.0] }] | cases[0].rates
 decision | window = [1, 2] | window
+decision | world = ["NodesFail(mtbf_hours=2)"] | world
+trace | world = ["NodesFial(mtbf_hours=2)"] | world[0] NodesFial
 decision | rates = [1.0] | rates
 decision | repetitions = 0 | repetitions
 decision | repetitions = 1.5 | repetitions
