@@ -11,6 +11,7 @@ from math import inf
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import parse_toml
+from throughputs.trace import REQUIRED
 
 
 @cache
@@ -80,7 +81,8 @@ def columns_of(
     timed = {"duration", "steps"} & found.keys() or {"start", "end"} <= found.keys()
     for field in ("submit", "gpus", *([] if timed else ["duration"])):
         if field not in found:
-            expected = f"a column that holds it, or the name of the one that does ({field})"
+            expected = f"a column that holds it, or the name of the one that does ({field}); or a trace, with columns "
+            expected += ", ".join(REQUIRED)
             raise InputError(source, field=field, found=list(header), expected=expected)
     return {field: found[field] for field in fields() if field in found}
 
