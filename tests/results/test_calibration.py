@@ -96,8 +96,14 @@ def test_three_sentences_say_what_was_what_is_and_what_would_be() -> None:
     first, second, third = re.split(r"(?<=\.) (?=[A-Z])", told)
     assert "10 h" in first
     assert all(word in second for word in ("slurm", "11 h", "10%", "0%"))
-    assert all(word in third for word in ("8 more a", "2.0 h", "10%", "$16,000"))
-    # what differs by less than the simulation from what was is no difference
+    assert all(word in third for word in ("8 more a", "2.0 h", "1.8 h to 2.2 h", "$16,000"))
+    # a simulation that is low by a factor of 4 may be so of the others, and what differs by less is no difference
+    low = Calibration.of("slurm", jobs_of([8 * HOUR] * 4), jobs_of([2 * HOUR] * 4))
+    eight, two = {"average_queueing_time": 8 * HOUR}, ("under slurm", {"average_queueing_time": 2 * HOUR})
+    told = answer(eight, [two, ("under x", {"average_queueing_time": 0.4 * HOUR})], low)
+    assert "factor of 4.0" in told
+    assert "24 min, or 6 min to 1.6 h" in told
+    assert "No other" in answer(eight, [two, ("under x", {"average_queueing_time": 0.6 * HOUR})], low)
     close = answer(
         {"average_queueing_time": 10 * HOUR}, [rows[0], ("under x", {"average_queueing_time": 10.5 * HOUR})], found
     )

@@ -20,10 +20,8 @@ NEAR = 600.0
 _LEAST = 60.0
 """Seconds of waiting below which a ratio says nothing."""
 
-_FAR = 0.25
-"""A mean that is off by more than this part is said to be."""
-
-_CLOSE = 0.005
+_FAR, _CLOSE = 1.25, 1.005
+"""A mean is said to be off above the one factor, and to be met below the other."""
 
 _HOUR = 3600.0
 
@@ -70,14 +68,10 @@ class Calibration:
         return cls(policy, table, float((starts <= NEAR).mean()))
 
     @property
-    def off(self) -> float:
-        """How far the mean is off, as a part of the recorded one."""
-        return float(abs(self.table["off"].iloc[0]))
-
-    @property
-    def uncertainty(self) -> float:
-        """How far a figure may be off: the mean, or half of the percentiles and sizes where these are further off."""
-        return float(np.nanmax([self.off, self.table["off"].abs().median(), 0.0]))
+    def factor(self) -> float:
+        """By how many times the mean of one schedule is that of the other, at least 1; waits count as a minute or more."""
+        waits = self.table.loc[0, ["recorded", "simulated"]].clip(lower=_LEAST)
+        return float(waits.max() / waits.min())
 
     def as_dict(self) -> JsonObject:
         """Ready for JSON, times in seconds."""
@@ -97,6 +91,10 @@ def hours(seconds: float) -> str:
     return (
         f"{seconds / _HOUR:,.{0 if seconds >= 10 * _HOUR else 1}f} h" if seconds >= _HOUR else f"{seconds / 60:.0f} min"
     )
+
+
+def _times(factor: float) -> str:
+    return f"{factor:,.{2 if factor < 2 else 1 if factor < 10 else 0}f}"
 
 
 def answer(
@@ -127,16 +125,10 @@ def answer(
     if calibration is None:
         told.append(f"{sentence}; nothing recorded says how near that is.")
     else:
-        off = 0.0 if np.isnan(calibration.off) else calibration.off
         near = f"{calibration.starts_near:.0%} of them start within ten minutes of when they did"
-        far = f", within {off:.0%} of that"
-        if off > _FAR:
-            why = (
-                "so that smaller differences say little"
-                if off <= 1
-                else "as if jobs or GPUs were not the recorded ones"
-            )
-            far = f"; that is {off:,.0%} off, {why}"
+        far = f", within {calibration.factor - 1:.0%} of that"
+        if calibration.factor > _FAR:
+            far = f"; that is off by a factor of {_times(calibration.factor)}, and smaller differences say little"
         told.append(f"{sentence}{far}; {near}.")
     if len(waited) > 1:
         told.append(_best(usual, waited[1:], calibration, costs or {}))
@@ -151,10 +143,11 @@ def _best(
 ) -> str:
     """The sentence on the row under which jobs wait least."""
     words, least = min(others, key=lambda row: row[1])
-    off = 0.0 if calibration is None else calibration.uncertainty
-    if max(least, usual) <= (1.0 + off) * min(least, usual):
-        return f"No other row differs by more than the {off:.0%} that figures may be off: {words} it is {hours(least)}."
+    factor = 1.0 if calibration is None else calibration.factor
+    if max(least, usual) <= factor * min(least, usual):
+        more = "" if factor < _CLOSE else f" by more than a factor of {_times(factor)}, by which that is off"
+        return f"No other row differs{more}: {words} it is {hours(least)}."
     dollars = costs.get(words)
     price = "" if dollars is None else f", about ${float(f'{dollars:.2g}'):,.0f} a month"
-    within = "" if off < _CLOSE else f", give or take {off:.0%}"
+    within = "" if factor < _CLOSE else f", or {hours(least / factor)} to {hours(least * factor)} if that is as far off"
     return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}."
