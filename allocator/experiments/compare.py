@@ -269,7 +269,7 @@ def _calibrate(
         ran.calibration = ran.calibration or Calibration.of(first.title, recorded.jobs, results[first.title].jobs)
         summaries[0][OFF] = off_by(results[first.title].summary(), recorded.summary())
     ordered = [first, *(run for run in runs if run is not first)]
-    rows = [(in_words(run), results[run.title].summary()) for run in ordered]
+    rows = [((in_words(run),), results[run.title].summary()) for run in ordered]
     ran.answer = ran.answer or answer(None if recorded is None else recorded.summary(), rows, ran.calibration)
 
 

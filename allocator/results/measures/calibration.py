@@ -25,6 +25,8 @@ _FAR, _CLOSE = 1.25, 1.005
 
 _HOUR = 3600.0
 
+Words = tuple[str, ...]
+
 _PERCENTILES = {"median": 50.0, "90th percentile": 90.0, "99th percentile": 99.0}
 
 
@@ -99,9 +101,9 @@ def _times(factor: float) -> str:
 
 def answer(
     recorded: Mapping[str, Any] | None,
-    rows: Sequence[tuple[str, Mapping[str, Any]]],
+    rows: Sequence[tuple[Words, Mapping[str, Any]]],
     calibration: Calibration | None,
-    costs: Mapping[str, float] | None = None,
+    costs: Mapping[Words, float] | None = None,
 ) -> str:
     """What was, what the first of the rows makes of it, and the best of the others, in three sentences; "" where there
     is nothing to compare. A fourth one warns where the rows are of other jobs, as some are too large for a cluster.
@@ -109,7 +111,7 @@ def answer(
     Parameters
     ----------
     recorded : figures of the recorded schedule.
-    rows : what each is called in a sentence, as in "under srtf", and its figures.
+    rows : the changes that make up each, as in ("with 8 more a100", "under srtf"), and its figures.
     calibration : of the first of them.
     costs : dollars a month by which a row costs more than the first.
     """
@@ -117,7 +119,8 @@ def answer(
               is not None]  # fmt: skip
     if not waited:
         return ""
-    (first, usual), told = waited[0], []
+    (changes, usual), told = waited[0], []
+    first = " ".join(changes)
     if recorded is not None and recorded.get("average_queueing_time") is not None:
         told.append(f"Jobs waited {hours(recorded['average_queueing_time'])} on average (recorded).")
     how_long = f"they would have waited {hours(usual)}" if told else f"jobs wait {hours(usual)} on average"
@@ -139,15 +142,21 @@ def answer(
 
 
 def _best(
-    usual: float, others: Sequence[tuple[str, float]], calibration: Calibration | None, costs: Mapping[str, float]
+    usual: float, others: Sequence[tuple[Words, float]], calibration: Calibration | None, costs: Mapping[Words, float]
 ) -> str:
-    """The sentence on the row under which jobs wait least."""
-    words, least = min(others, key=lambda row: row[1])
+    """The sentence on the row under which jobs wait least, and on each of its changes alone."""
+    changes, least = min(others, key=lambda row: row[1])
+    words = " ".join(changes)
     factor = 1.0 if calibration is None else calibration.factor
     if max(least, usual) <= factor * min(least, usual):
         more = "" if factor < _CLOSE else f" by more than a factor of {_times(factor)}, by which that is off"
         return f"No other row differs{more}: {words} it is {hours(least)}."
-    dollars = costs.get(words)
+    dollars = costs.get(changes)
     price = "" if dollars is None else f", about ${float(f'{dollars:.2g}'):,.0f} a month"
     within = "" if factor < _CLOSE else f", or {hours(least / factor)} to {hours(least * factor)} if that is as far off"
-    return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}."
+    alone = "".join(
+        f"; {hours(wait)} {row[0].partition(',')[0]} alone"
+        for row, wait in others
+        if len(row) == 1 < len(changes) and row[0] in changes
+    )
+    return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}{alone}."
