@@ -90,8 +90,8 @@ def test_how_near_by_hand() -> None:
 
 def test_three_sentences_say_what_was_what_is_and_what_would_be() -> None:
     found = Calibration.of("slurm", jobs_of([10 * HOUR] * 4), jobs_of([11 * HOUR] * 4))
-    rows = [(("under slurm",), {"average_queueing_time": 11 * HOUR}), (("under x",), {"average_queueing_time": 2.25 * HOUR}),
-            (("with 8 more a",), {"average_queueing_time": 2 * HOUR})]  # fmt: skip
+    waits = {"under slurm": 11 * HOUR, "under x": 2.25 * HOUR, "with 8 more a": 2 * HOUR}
+    rows = [((words,), {"average_queueing_time": wait}) for words, wait in waits.items()]
     told = answer({"average_queueing_time": 10 * HOUR}, rows, found, {("with 8 more a",): 16012.0})
     first, second, third = re.split(r"(?<=\.) (?=[A-Z])", told)
     assert "10 h" in first

@@ -71,7 +71,7 @@ class Calibration:
 
     @property
     def factor(self) -> float:
-        """By how many times the mean of one schedule is that of the other, at least 1; waits count as a minute or more."""
+        """How many times the one mean is the other, at least 1, where a wait of less than a minute counts as one."""
         waits = self.table.loc[0, ["recorded", "simulated"]].clip(lower=_LEAST)
         return float(waits.max() / waits.min())
 
