@@ -181,6 +181,13 @@ def recorded_schedule(
     )
 
 
+def beyond_cluster(recorded: SimulationResult) -> str:
+    """How many GPUs a recorded schedule has in use at a time, where that is more than the cluster has; else nothing."""
+    most, cluster = int(recorded.timeline["busy_gpus"].max()), recorded.cluster
+    has = cluster.total_gpus
+    return f"the recorded schedule has up to {most} GPUs in use, {cluster} has {has}" if most > has else ""
+
+
 def _pools(trace: Trace, cluster: Cluster) -> tuple[Ints, Flags]:
     """(N,) the type on which each job ran, and whether that is known: it is the only one that the job may use."""
     allowed = allowed_types(trace.gpu_type, trace.partition, cluster.accelerators)
