@@ -288,7 +288,7 @@ def plain_numbers(axis: Any) -> None:
 def _top(table: pd.DataFrame, published: pd.DataFrame | None) -> float:
     """Upper end of the axis: the lines and the published figures fit, and intervals up to twice as high."""
     most = float(np.nanmax([0.0, *table["mean"], *(() if published is None else published["value"])]))
-    ends = float(np.nanmax([0.0, *(table["mean"] + table["half_width"])]))
+    ends = float(np.nanmax([0.0, *(table["mean"] + table["half_width"].fillna(0.0))]))
     return max(1.15 * most, min(1.03 * ends, 2.0 * most)) if most > 0 else 1.0
 
 
@@ -337,6 +337,7 @@ def cumulative(
         mean, half_width = np.array([interval(share) for share in shares.T]).reshape(-1, 2).T
         axes.step(known, mean, where="post", color=styles[name]["color"], linestyle=styles[name]["linestyle"])
         if len(given) > 1:
+            half_width = np.nan_to_num(half_width)  # where all draws are alike
             low, high = np.maximum(mean - half_width, 0.0), np.minimum(mean + half_width, 1.0)
             axes.fill_between(known, low, high, step="post", color=styles[name]["color"], alpha=0.12, linewidth=0)
     axes.set_ylim(0, 1.02)
