@@ -216,6 +216,8 @@ def test_what_is_asked_for_is_in_every_point(scenarios):
     varied = {"round_seconds": [120.0, 360.0]}
     asked = scenarios(clusters=(cluster,), seed=7, next_gpus=1, vary=varied, settings={"preset": "gavel"})
     assert [each.row.label for each in asked.rows] == ["round_seconds=120.0", "round_seconds=360.0"]
+    two = scenarios(clusters=tuple(map(allocator.Cluster.of, ("a100:4,v100:2", "a100:8,v100:2"))))
+    assert [each.row.label for each in two.rows] == ["a100:4", "a100:8"]
     points = {
         (p.cluster, p.gpus_per_server, p.seed, p.preset, p.settings["round_seconds"]) for p in asked.sweep.points()
     }

@@ -369,8 +369,10 @@ def _table(labels: Sequence[Sequence[str]], headings: Sequence[str], columns: Se
     from rich.text import Text
 
     table = Table(**about, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", vertical="bottom" if len(headings) > 1 else "top")
+    for place, heading in enumerate(headings):
+        # breaks between words
+        longest = max((len(word) for label in labels for word in label[place].split()), default=0)
+        table.add_column(heading, overflow="fold", min_width=longest, vertical="bottom" if len(headings) > 1 else "top")
     for figure in (column.figure for column in columns):
         unit = f"\n({figure.unit})" if figure.unit else "\n "
         table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)

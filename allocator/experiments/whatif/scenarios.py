@@ -187,11 +187,11 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _cluster_label(cluster: Cluster, clusters: Sequence[Cluster]) -> str:
-    """The GPUs of all types; where there are many types, of those in which the clusters differ, or how many in all."""
+    """The GPUs of the types in which the clusters differ, else of all; or how many in all where these are many."""
     names = cluster.accelerators
-    if len(names) <= MOST_TYPES_NAMED or any(each.accelerators != names for each in clusters):
+    differ = [name for name in names if len({each.gpus.get(name) for each in clusters}) > 1]
+    if any(each.accelerators != names for each in clusters) or (not differ and len(names) <= MOST_TYPES_NAMED):
         return str(cluster)
-    differ = [name for name in names if len({each.gpus[name] for each in clusters}) > 1]
     totals = {each.total_gpus for each in clusters}
     if not differ or (len(differ) > MOST_TYPES_NAMED and len(totals) == len(set(map(str, clusters)))):
         return f"{cluster.total_gpus} GPUs"
