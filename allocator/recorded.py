@@ -152,9 +152,8 @@ def recorded_schedule(
     pool, known = _pools(trace, cluster)
     left_out, measured = _left_out(trace, done & ~known), (done & known) | ~jobs.runnable
     if not (done & known).any():
-        expected = (
-            f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (import_log renames them)"
-        )
+        types = ", ".join(cluster.accelerators)
+        expected = f"jobs of which GPU type or partition is one of {types} (the import renames with --map)"
         raise InputError(trace.source, found=left_out, expected=expected)
     jobs.rates[done & ~known] = 0.0
     done &= known

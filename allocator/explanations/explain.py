@@ -93,7 +93,9 @@ def explain(
         return _overview(finished)
     number = finished.job_number(job)
     if finished.policy_name == RECORDED and not finished.jobs.served[number]:
-        expected = "a job of which the log says on which GPU type of this cluster it ran (import_log renames them)"
+        expected = (
+            "a job of which the log says on which GPU type of this cluster it ran (the import renames with --map)"
+        )
         raise InputError(finished.source, field="job", found=finished.jobs.name(number), expected=expected)
     return _explanation(finished, number, *_window(finished, number, since, until, at), at)
 
