@@ -170,7 +170,9 @@ def plot_command(
     /,
     out: Path,
     figures: FiguresOption = None,
-    width: Annotated[float | None, option("Width of the picture; panels have at least 3 in.", "INCHES", min=1.0)] = None,
+    width: Annotated[
+        float | None, option("Width of the picture; panels have at least 3 in.", "INCHES", min=1.0)
+    ] = None,
 ) -> None:
     """Draw the results of a sweep: a line per series against the load, bars where there is one load.
 
