@@ -16,8 +16,8 @@ import pytest
 
 from allocator.cli import main
 from allocator.cli.options.groups import Given
-from allocator.cli.service.options import asked_or_read
 from allocator.cli.service.jobs import _harmless
+from allocator.cli.service.options import asked_or_read
 from allocator.cli.service.serve_options import Told
 from allocator.runtime.door import client as door
 from allocator.runtime.door.client import AbsentError, Client, NoServiceError
