@@ -176,20 +176,17 @@ def _of_policies(
     policies: Iterable[str] | str | None,
     about: Mapping[str, Any],
 ) -> Iterator[Run]:
-    names = [policies] if isinstance(policies, str) else list(policies or ())
-    if not names or not all(isinstance(name, str) for name in names):
-        expected = "names of registered policies, with settings where wanted, as in fifo,elasticflow:admission=repair"
-        raise InputError("compare", field="policies", found=policies, expected=expected)
     known = [each.name for each in fields(Run)]
     for name in about:
         if name not in known:
             raise InputError("compare", field=name, found="an unknown argument", expected=one_of(name, known))
     trace, (gpus, servers) = trace_of(jobs), cluster_texts(Cluster.of(cluster))
     usual = preset(about.get("preset", "default"))
-    for variant in read_variants(",".join(names), "policies"):
+    for variant in read_variants(policies or ()):
         settings = variant.typed_settings("policies", usual)
         run = Run("trace", variant.name, gpus, policy_settings=settings, gpus_per_server=servers, workload=trace)
-        yield replace(run, name=variant.run_label or "", **about)
+        files = {name: str(value) for name, value in about.items() if isinstance(value, Path)}
+        yield replace(run, name=variant.run_label or "", **{**about, **files})
 
 
 @contextmanager

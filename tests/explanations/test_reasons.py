@@ -169,11 +169,11 @@ def test_starts_take_their_time():
             assert told.ran == pytest.approx(300.0)
 
 
-def test_a_start_that_takes_longer_than_a_round_is_over_with_it():
-    """150 s in rounds of 100 s; of whom it goes on in the next round no further start is made."""
+def test_a_start_that_takes_longer_than_a_round_goes_on_in_the_next():
+    """150 s in rounds of 100 s; 50 s of it are made in the next round."""
     result = run_of(trace_of([300, 300], [1, 1]), "v100:1", "fifo", restart_penalty_seconds=150.0)
     parts = [(part.kind, part.start, part.end) for part in explain(result, 1, since=0).intervals]
-    assert parts == [("waiting", 0.0, 400.0), ("starting", 400.0, 500.0), ("running", 500.0, 800.0)]
+    assert parts == [("waiting", 0.0, 500.0), ("starting", 500.0, 650.0), ("running", 650.0, 950.0)]
 
 
 def test_what_a_job_was_promised_and_had():

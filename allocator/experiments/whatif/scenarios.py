@@ -30,6 +30,7 @@ from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame
 from throughputs.goodput.trainings.profiled import EMBEDDED
+from throughputs.tables.files import place_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,7 +280,7 @@ def whatif(
         scenarios = Scenarios(
             trace=str(file if isinstance(trace, Trace) else Path(trace).resolve()),
             clusters=tuple(map(Cluster.of, listed)),
-            policies=tuple(read_variants(policies if isinstance(policies, str) else ",".join(policies))),
+            policies=tuple(read_variants(policies)),
             loads=tuple(loads),
             restart_penalties=tuple(restart_penalties),
             vary=vary or {},
@@ -297,7 +298,7 @@ def whatif(
 
 def _named(throughputs: str | os.PathLike[str]) -> str:
     """The file or folder from wherever it is read, or the name of the embedded profiles."""
-    path = Path(throughputs)
+    path = place_of_table(throughputs)
     return EMBEDDED if str(path) == EMBEDDED and not path.exists() else str(path.resolve())
 
 

@@ -38,12 +38,10 @@ from allocator.conversion import Range, Reads, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
+from throughputs.limits import AMOUNT
 
 _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
-
-NUMBER = Range(1e-6, 1e15)
-"""Programs over numbers of other sizes have no good solution, for any of the jobs."""
 
 
 def checked(name: str, value: Any, good: object, expected: str) -> Any:
@@ -142,8 +140,8 @@ class Job:
     reports : whether its trainer has told steps, in whatever start; otherwise they are estimated from the time it ran.
     unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
-    queued_seconds : that it waited, before the present state. run_seconds, gpu_seconds : that it ran, in leases that are
-        over; one that was told to end runs until it has ended.
+    queued_seconds : that it waited, before the present state.
+    run_seconds, gpu_seconds : that it ran, in leases that are over; one that was told to end runs until it has ended.
     failures : starts that ended with an error. restarts : starts after the first.
     lost : starts in a row of which nobody knows the end, as with their node, or that the cluster refused.
     fruitless : leases in a row that ended without a newly saved step.
@@ -182,13 +180,13 @@ class Job:
     user: Line = ""
     gpus: Annotated[int, Range(1, 1000000)] = 1
     job_type: Line = ""
-    total_steps: Annotated[float, NUMBER] = 0.0
-    duration: Annotated[float, NUMBER] = 0.0
-    time_limit: Annotated[float, NUMBER] = 0.0
+    total_steps: Annotated[float, AMOUNT] = 0.0
+    duration: Annotated[float, AMOUNT] = 0.0
+    time_limit: Annotated[float, AMOUNT] = 0.0
     accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
     after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
-    weight: Annotated[float, NUMBER] = 1.0
-    deadline: Annotated[float | None, NUMBER] = None
+    weight: Annotated[float, AMOUNT] = 1.0
+    deadline: Annotated[float | None, AMOUNT] = None
     entity: Line = ""
     one_process_per_gpu: bool = False
     retries: Annotated[int | None, Range()] = None

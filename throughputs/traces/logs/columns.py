@@ -11,6 +11,7 @@ from math import inf
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import parse_toml
+from throughputs.trace import REQUIRED
 
 
 @cache
@@ -81,7 +82,8 @@ def columns_of(
     lacking = [field for field in ("submit", "gpus", *([] if timed else ["duration"])) if field not in found]
     if lacking:
         named = ", ".join(f"--{field} NAME" for field in lacking)
-        expected = f"a column for each ({named}); by its first row the log has the columns {', '.join(header)}"
+        expected = f"a column for each ({named}), or a trace, with columns {', '.join(REQUIRED)}; by its first row the "
+        expected += f"log has the columns {', '.join(header)}"
         raise InputError(source, field=", ".join(lacking), expected=expected)
     return {field: found[field] for field in fields() if field in found}
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from throughputs.arrays import Flags, Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean
-from throughputs.frames import POSITIVE, SHARE
-from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, check_number_of_jobs
+from throughputs.frames import SHARE
+from throughputs.limits import AMOUNT, LARGEST_WHOLE_NUMBER, LATEST_TIME, LEAST_STEPS, Range, check_number_of_jobs
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import (
@@ -129,7 +129,7 @@ class Rows:
         fraction = self._figure("fraction", SHARE, "unreadable share of a GPU", "a share above 0, at most 1")
         seconds = self._seconds(running)
         steps = self._steps(seconds)
-        priority = self._figure("priority", POSITIVE, "unreadable priority", "a weight above 0")
+        priority = self._figure("priority", AMOUNT, "unreadable priority", f"a weight, {AMOUNT}")
         deadline, limit = self._deadline(submitted), self._limits()
         self.is_job &= ~self.repeats.outdated(self.is_job & (self.reason < 0), submitted, running)
         self.notes += self.repeats.notes
@@ -380,7 +380,9 @@ class Rows:
         cells = self._cells("steps")
         steps = numbers(cells, self.decimal_comma)
         self._drop(is_blank(cells), "no steps", "steps", "a number above 0")
-        self._drop(~((steps > 0) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", "steps", "a number above 0")
+        self._drop(
+            ~((steps >= LEAST_STEPS) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", "steps", "a number above 0"
+        )
         return steps
 
     def _deadline(self, submitted: Floats) -> Floats:
