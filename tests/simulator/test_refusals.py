@@ -35,6 +35,9 @@ a rate below 0 | 1/-1 | | | | rate of job 0 on 'v100'
 an empty window | 1 1 | | | window=1:1 | window
 a window before the first | 1 1 | | | window=-1:2 | window
 a window beyond the last | 1 1 | | | window=0:3 | window
+a start that no round has room for | 300 300 | | | round_seconds=100 restart_penalty_seconds=100 |
+    restart_penalty_seconds.*100.0.*round_seconds
+due beyond all time | 1@slo=1000000000000@duration=9 | | | | slo of job 0
 no duration | 1x2 | v100:8 | | gang_rates=duration | duration of job 0
 """
 
@@ -46,7 +49,7 @@ placement=worst | preemption_penalty_by_gpus=2:1,1:1 | preemption_penalty_by_gpu
 restart_penalty_by_gpus=4:1,4:2 | slot_seconds=.5 ends=slot | slot_seconds=.5 overhead_restart_decisions=slot
 max_zero_step_rounds=0 | goodput_columns=some | goodput_in_rounds=some | goodput_slowdown=net:0
 goodput_slowdown=net:1,net:2 | goodput_most_gpus_of_model=net:0 | restart_penalty_by_job_type=net:-1
-goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1
+goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1 | round_seconds=1e20
 """
 
 

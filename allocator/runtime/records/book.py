@@ -38,12 +38,10 @@ from allocator.conversion import Range, Reads, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
+from throughputs.limits import AMOUNT
 
 _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
-
-NUMBER = Range(1e-6, 1e15)
-"""Programs over numbers of other sizes have no good solution, for any of the jobs."""
 
 
 def checked(name: str, value: Any, good: object, expected: str) -> Any:
@@ -182,13 +180,13 @@ class Job:
     user: Line = ""
     gpus: Annotated[int, Range(1, 1000000)] = 1
     job_type: Line = ""
-    total_steps: Annotated[float, NUMBER] = 0.0
-    duration: Annotated[float, NUMBER] = 0.0
-    time_limit: Annotated[float, NUMBER] = 0.0
+    total_steps: Annotated[float, AMOUNT] = 0.0
+    duration: Annotated[float, AMOUNT] = 0.0
+    time_limit: Annotated[float, AMOUNT] = 0.0
     accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
     after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
-    weight: Annotated[float, NUMBER] = 1.0
-    deadline: Annotated[float | None, NUMBER] = None
+    weight: Annotated[float, AMOUNT] = 1.0
+    deadline: Annotated[float | None, AMOUNT] = None
     entity: Line = ""
     one_process_per_gpu: bool = False
     retries: Annotated[int | None, Range()] = None
