@@ -72,8 +72,8 @@ class Calibration:
     @property
     def factor(self) -> float:
         """How many times the one mean is the other, at least 1, where a wait of less than a minute counts as one."""
-        waits = self.table.loc[0, ["recorded", "simulated"]].clip(lower=_LEAST)
-        return float(waits.max() / waits.min())
+        waits = [max(float(self.table[name].iloc[0]), _LEAST) for name in ("recorded", "simulated")]
+        return max(waits) / min(waits)
 
     def as_dict(self) -> JsonObject:
         """Ready for JSON, times in seconds."""
