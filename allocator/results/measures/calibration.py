@@ -72,8 +72,8 @@ class Calibration:
     @property
     def factor(self) -> float:
         """How many times the one mean is the other, at least 1, where a wait of less than a minute counts as one."""
-        waits = [max(float(self.table[name].iloc[0]), _LEAST) for name in ("recorded", "simulated")]
-        return max(waits) / min(waits)
+        waits = self.table[["recorded", "simulated"]].iloc[0].clip(lower=_LEAST).to_numpy()
+        return float(waits.max() / waits.min())
 
     def as_dict(self) -> JsonObject:
         """Ready for JSON, times in seconds."""
