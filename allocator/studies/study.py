@@ -36,7 +36,9 @@ from allocator.sweep import run as run_sweep
 from throughputs.files import read_json, write_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
     from allocator.results.result import SimulationResult
 
@@ -185,10 +187,17 @@ def against_load(study: Study, results: pd.DataFrame, *, within: float | None = 
     results = results.assign(series=_joined(results, study.by[1:]))
     for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
         known = results.dropna(subset=[load, shown.column])
-        named = {"names": axes is panels[-1] or axes.get_subplotspec().is_last_col(), **settings}
+        named = {"names": axes is panels[-1] or _place(axes).is_last_col(), **settings}
         figures.curves(axes, known, load=load, value=shown.column, unit=shown.unit, series=series, **named)
         axes.set(xlabel=load.replace("_", " "), title=title)
     return figure
+
+
+def _place(axes: Axes) -> SubplotSpec:
+    """Where a panel is among the others."""
+    place = axes.get_subplotspec()
+    assert place is not None
+    return place
 
 
 def side_by_side(study: Study, results: pd.DataFrame, *, within: float | None = None) -> Figure:
@@ -198,7 +207,7 @@ def side_by_side(study: Study, results: pd.DataFrame, *, within: float | None = 
     height = max(3.2, 0.24 * results["series"].nunique())
     figure, panels = figures.panels(len(study.shown), width=3.2, height=height, within=within)
     for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
-        first = axes.get_subplotspec().is_first_col()
+        first = _place(axes).is_first_col()
         figures.bars(axes, results, value=shown.column, unit=shown.unit, series="series", names=first)
         axes.set_title(title)
     return figure
