@@ -32,13 +32,13 @@ if TYPE_CHECKING:
         proportional_shares,
         proportional_throughput,
     )
-    from formulations.core.solution import Solution, SolverError
+    from formulations.core.solution import Pairs, Solution, SolverError
     from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
     from formulations.floors.worth import maximise_ratio, maximise_worth
     from formulations.levels.hierarchy import Hierarchy
     from formulations.levels.water_filling import WaterFilling
-    from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
+    from formulations.packed.polytope import PackedPolytope
     from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
     from formulations.solving.choice import choices
     from formulations.solving.solver import TOLERANCE, solve
@@ -56,7 +56,6 @@ __all__ = [
     "NashWelfare",
     "Objective",
     "PackedPolytope",
-    "PackedSolution",
     "Pairs",
     "PlanSolution",
     "PlanningProgram",
@@ -80,7 +79,6 @@ __all__ = [
     "proportional_shares",
     "proportional_throughput",
     "solve",
-    "solve_packed",
     "solve_plan",
     "solve_stated",
 ]
@@ -92,13 +90,13 @@ _NAMES = {
     "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
     "formulations.core.polytope": "Polytope isolated_shares isolated_throughput "
     "proportional_shares proportional_throughput",
-    "formulations.core.solution": "Solution SolverError",
+    "formulations.core.solution": "Pairs Solution SolverError",
     "formulations.floors.attainable": "KeptFloors keep_most_floors keep_most_packed_floors",
     "formulations.floors.packed": "maximise_packed_ratio maximise_packed_worth",
     "formulations.floors.worth": "maximise_ratio maximise_worth",
     "formulations.levels.hierarchy": "Hierarchy",
     "formulations.levels.water_filling": "WaterFilling",
-    "formulations.packed": "PackedPolytope PackedSolution Pairs solve_packed",
+    "formulations.packed.polytope": "PackedPolytope",
     "formulations.shockwave": "PlanSolution PlanningProgram solve_plan",
     "formulations.solving.choice": "choices",
     "formulations.solving.solver": "TOLERANCE solve",

@@ -13,11 +13,9 @@ from formulations.columns import ColumnProgram, MostFloors, solve_columns
 from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
-from formulations.packed.certificate import repaired
-from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
-from formulations.packed.reduction import reduce
+from formulations.packed.reduction import PackedReduction
 from formulations.reference.mixed_integer import Highs, MixedProgram, RowBuilder
 from formulations.reference.stopping import StopRule
 from formulations.solving.solver import solve
@@ -108,7 +106,7 @@ def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: 
     instance("keep_most_packed_floors", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
     columns, types = polytope.columns, polytope.capacity > 0
     jobs = np.bincount(columns.group, minlength=len(columns.alone)).astype(np.float64)
-    sizes = columns.group_scale_factors.astype(np.float64)
+    sizes = columns.group_scale_factors
     useful = useful_pairs(columns.alone, columns.together, sizes, jobs)
     # no job has more throughput than this, whoever it shares with
     fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1, initial=0.0))[:, types]
@@ -166,11 +164,11 @@ def _fastest_mix(rates: Floats, room: Floats) -> Floats:
 
 
 def _attainable_in_pairs(polytope: PackedPolytope, floors: Floats) -> float:
-    reduction = reduce(polytope, floors[:, None])
+    reduction = PackedReduction.of_polytope(polytope, floors[:, None])
     program, f = reduction.program, floors[reduction.first]
-    if program is None:
+    if not len(f):
         return 1.0
-    u = program.throughput(repaired(program, ClassPairs(program)(Goal(slopes=f))))
+    u = program.throughput(program.repaired(reduction.pairs(Goal(slopes=f)).shares))
     return float((u[f > 0] / f[f > 0]).min())
 
 
@@ -181,9 +179,8 @@ def _largest_set_in_pairs(polytope: PackedPolytope, floors: Floats, order: Posit
     """
     rank = np.empty(len(floors))
     rank[order] = np.arange(1, len(floors) + 1)
-    reduction = reduce(polytope, np.where(floors > 0, rank, 0.0)[:, None])
+    reduction = PackedReduction.of_polytope(polytope, np.where(floors > 0, rank, 0.0)[:, None])
     program = reduction.program
-    assert program is not None
     (K, M), n, g = program.rates.shape, program.counts, program.group
     k, b, j = np.nonzero(program.useful[g])
     shared = K * M + np.arange(len(k))
@@ -194,12 +191,12 @@ def _largest_set_in_pairs(polytope: PackedPolytope, floors: Floats, order: Posit
     switches = len(times) + np.arange(len(held))
     rows = RowBuilder(len(times) + len(held))
     rows.add(K, [(owner, times, 1.0)], -np.inf, 1.0)
-    gpus = n[owner] * program.gangs[owner] * np.where(times < K * M, 1.0, 0.5)
+    gpus = n[owner] * program.scale_factors[owner] * np.where(times < K * M, 1.0, 0.5)
     rows.add(M, [(type_, times, gpus / program.capacity[type_])], -np.inf, 1.0)
     # both sides of each pair of groups add up to the same
     apart = np.flatnonzero(g[k] != b)
     sides = np.sort(np.stack([g[k], b], axis=1)[apart], axis=1)
-    pairs, row = np.unique((sides[:, 0] * len(program.alone) + sides[:, 1]) * M + j[apart], return_inverse=True)
+    pairs, row = np.unique((sides[:, 0] * len(program.together) + sides[:, 1]) * M + j[apart], return_inverse=True)
     rows.add(len(pairs), [(row, shared[apart], np.where(g[k] < b, n[k], -n[k])[apart])], 0.0, 0.0)
     # a single job has no more time inside its group than all others of it
     inside = np.flatnonzero(g[k] == b)

@@ -10,17 +10,16 @@ from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
 from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
-from formulations.core.objectives import MaxSum, relative_gap
+from formulations.core.certificate import Certificate, relative_gap
+from formulations.core.objectives import MaxSum
+from formulations.core.solution import Attempt, Solution
 from formulations.floors.worth import SAME_RATIO, checked_floors, with_ratio
-from formulations.packed.certificate import with_absent_types
-from formulations.packed.class_pairs import ClassPairs
-from formulations.packed.expansion import of_jobs
-from formulations.packed.levels import Proof, solve_for_sum
+from formulations.packed.class_pairs import NAME, known_engine
+from formulations.packed.levels import solve_for_sum
 from formulations.packed.polytope import PackedPolytope
-from formulations.packed.program import Goal, PackedPoint, PackedProgram
-from formulations.packed.reduction import Reduction, reduce
-from formulations.packed.solver import PackedSolution, no_jobs, packed_solution, solve_packed
-from formulations.solving.solver import TOLERANCE
+from formulations.packed.program import Goal, PackedProgram
+from formulations.packed.reduction import PackedReduction
+from formulations.solving.solver import TOLERANCE, solve
 from throughputs import InputError, PackedColumns
 from throughputs.arrays import Floats
 from throughputs.numerics import dot
@@ -33,7 +32,7 @@ def maximise_packed_worth(
     *,
     unit: str = "",
     solver: str = "auto",
-) -> PackedSolution:
+) -> Solution:
     """Shares of the largest worth at which every job keeps its throughput::
 
         max  sum_ij g_ij u_ij       x, z in the packed polytope,   sum_j u_ij >= f_i
@@ -45,7 +44,7 @@ def maximise_packed_worth(
     gains : (N,) or by type (N, M), g, at least 0.
     floors : (N,) f in steps/s, attainable together (`formulations.floors.attainable`); none when omitted.
     unit : unit of the worth.
-    solver : as in `formulations.packed.solve_packed`.
+    solver : as in `formulations.packed.solve`.
 
     Raises
     ------
@@ -62,16 +61,16 @@ def maximise_packed_worth(
         raise InputError(
             "packed program", field="gains", found=g.tolist(), expected=f"shape {shapes[0]} or {shapes[1]}"
         )
+    known_engine(solver)
     reduction, f = _reduced(polytope, floors, g)
-    if reduction.program is None:
-        return no_jobs(polytope, reduction, unit=unit, seconds=0.0)
-    g = g[reduction.first]
-    at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
-    goal = Goal(floors=f if f.any() else None, gains=at_all[:, reduction.types])
-    proof = solve_for_sum(ClassPairs(reduction.program, solver), goal)
-    held, time, dual_prices = proof.proving
-    prices = with_absent_types(polytope, reduction, at_all + held[:, None], time, dual_prices)
-    found = _solution(polytope, reduction, proof.point, (proof.objective, proof.bound), prices, held)
+    if not len(reduction.jobs):
+        return Solution.empty(polytope.n_jobs, reduction.prices_of_others(), unit=unit, seconds=0.0)
+    g = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
+    goal = Goal(floors=f if f.any() else None, gains=g[np.ix_(reduction.first, reduction.types)])
+    proof = solve_for_sum(reduction.pairs, goal)
+    multipliers = reduction.of_jobs(proof.multipliers)
+    prices = reduction.all_prices(g + multipliers[:, None], proof.prices, proof.time)
+    found = _solution(reduction, proof.shares, (proof.objective, proof.bound), prices, multipliers)
     return replace(found, unit=unit, seconds=perf_counter() - started)
 
 
@@ -82,7 +81,7 @@ def maximise_packed_ratio(
     *,
     unit: str = "",
     solver: str = "auto",
-) -> PackedSolution:
+) -> Solution:
     """The most steps per cost at which every job keeps its throughput::
 
         max  sum_ij u_ij / sum_j d_j v_j      x, z in the packed polytope, not 0,   sum_j u_ij >= f_i
@@ -106,53 +105,53 @@ def maximise_packed_ratio(
     started = perf_counter()
     instance("maximise_packed_ratio", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
     d = figures("maximise_packed_ratio", "gpu_cost", gpu_cost, polytope.capacity.shape)
+    known_engine(solver)
     reduction, f = _reduced(polytope, floors, np.ones(polytope.n_jobs))
     program = reduction.program
-    if program is None:
-        return no_jobs(polytope, reduction, unit=unit, seconds=0.0)
+    if not len(reduction.jobs):
+        return Solution.empty(polytope.n_jobs, reduction.prices_of_others(), unit=unit, seconds=0.0)
     if not f.any():
         solution = _without_floors(polytope, d, solver)
         return replace(solution, unit=unit, seconds=perf_counter() - started)
     cost, ones = d[reduction.types], np.ones(program.rates.shape)
     least = dot(program.counts * f, _least_cost(program, cost))
-    pairs = ClassPairs(program, solver)
 
-    def at(ratio: float) -> tuple[Proof, float, float]:
-        proof = solve_for_sum(pairs, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
-        attained = dot(program.counts, proof.throughput) / dot(cost, program.used(proof.point))
+    def at(ratio: float) -> tuple[Certificate, float, float]:
+        proof = solve_for_sum(reduction.pairs, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
+        attained = dot(program.counts, program.throughput(proof.shares)) / dot(cost, program.used(proof.shares))
         return proof, attained, proof.bound
 
     largest = largest_ratio(at, 0.0, least)
-    held, time, dual_prices = largest.proof.proving
-    spent = dot(cost, program.used(largest.best.point))
+    proof, multipliers = largest.proof, reduction.of_jobs(largest.proof.multipliers)
+    spent = dot(cost, program.used(largest.best.shares))
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
-    paid = np.add.reduce(dual_prices * program.capacity) + np.add.reduce(program.counts * held * f)
+    paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
     if paid <= NEGLIGIBLE_SPENDING * largest.ratio * spent:
         # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
         spent = least
-    prices = with_absent_types(polytope, reduction, 1.0 + held, time, dual_prices, largest.proven_at * d) / spent
+    prices = reduction.all_prices(1.0 + multipliers, proof.prices, proof.time, largest.proven_at * d) / spent
     ratio = largest.ratio, largest.bound
-    found = _solution(polytope, reduction, largest.best.point, ratio, prices, held / spent)
+    found = _solution(reduction, largest.best.shares, ratio, prices, multipliers / spent)
     return replace(found, unit=unit, seconds=perf_counter() - started)
 
 
 def _solution(
-    polytope: PackedPolytope,
-    reduction: Reduction,
-    point: PackedPoint,
+    reduction: PackedReduction,
+    found: Floats,
     figures: tuple[float, float],
     prices: Floats,
     multipliers: Floats,
-) -> PackedSolution:
-    """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
-    shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
+) -> Solution:
+    """For all jobs, with value and bound, prices (M,) of all types, and multipliers (N,)."""
+    shares, pairs = reduction.allocation(found)
     value, bound = figures
     gap = relative_gap(value, bound) if value < bound else 0.0
-    return packed_solution(
-        polytope,
-        reduction,
-        shares,
-        pairs,
+    return Solution(
+        shares=shares,
+        pairs=pairs,
+        served=reduction.served,
+        solver=NAME,
+        attempts=(Attempt(NAME, gap, 0.0),),
         status="optimal" if gap <= TOLERANCE else "feasible",
         objective=value,
         bound=bound,
@@ -162,7 +161,6 @@ def _solution(
         multipliers=multipliers,
         unit="",
         seconds=0.0,
-        iterations=point.iterations,
     )
 
 
@@ -171,19 +169,19 @@ def _least_cost(program: PackedProgram, cost: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         alone = (cost / program.rates).min(axis=1)
         paired = (0.5 * cost / program.partner_rates).min(axis=(1, 2))
-    return np.asarray(program.gangs * np.minimum(alone, paired))
+    return np.asarray(program.scale_factors * np.minimum(alone, paired))
 
 
-def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Floats) -> tuple[Reduction, Floats]:
+def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Floats) -> tuple[PackedReduction, Floats]:
     """Classes of the jobs that agree in floors and gains, and their floors."""
     anyone = np.ones(polytope.n_jobs, dtype=bool)
     needed = checked_floors(floors, anyone, polytope.columns.jobs)
-    reduction = reduce(polytope, np.column_stack([needed, gains]))
+    reduction = PackedReduction.of_polytope(polytope, np.column_stack([needed, gains]))
     checked_floors(needed, reduction.served, polytope.columns.jobs)
     return reduction, needed[reduction.first]
 
 
-def _without_floors(polytope: PackedPolytope, cost: Floats, solver: str) -> PackedSolution:
+def _without_floors(polytope: PackedPolytope, cost: Floats, solver: str) -> Solution:
     """The best columns, as much of them as the cluster has room for."""
     columns = polytope.columns
     jobs = np.bincount(columns.group, minlength=len(columns.alone))
@@ -208,8 +206,8 @@ def _without_floors(polytope: PackedPolytope, cost: Floats, solver: str) -> Pack
         accelerators=columns.accelerators,
     )
     part = PackedPolytope(best, polytope.capacity)
-    filled = solve_packed(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver)
+    filled = solve(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver)
     gained = float(polytope.throughput(filled.shares, filled.pairs).sum())
     value = gained / dot(cost, polytope.used(filled.shares, filled.pairs))
-    served = reduce(polytope, np.zeros((polytope.n_jobs, 1))).served
+    served = PackedReduction.of_polytope(polytope, np.zeros((polytope.n_jobs, 1))).served
     return with_ratio(filled, value, most, served, better)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from formulations.core.solution import SolverError
-from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from formulations.core.solution import Answer, SolverError
+from formulations.packed.program import Goal, PackedProgram
 from formulations.reference.mixed_integer import TIGHT, Highs, MixedProgram
 from throughputs import InputError
-from throughputs.arrays import Flags, Floats, Positions
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.errors import one_of
 
 NAME = "class_pairs"
@@ -32,6 +32,12 @@ _MOST_ROUNDS = 100
 """Rounds of generated columns after which this engine gives up."""
 
 
+def known_engine(solver: str) -> None:
+    """InputError for a solver that is neither "auto" nor "class_pairs"."""
+    if solver not in ("auto", NAME):
+        raise InputError("solver", found=solver, expected=one_of(solver, ("auto", NAME)))
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """C pairs of classes on a type: classes one <= other, and what the program says of them."""
@@ -41,7 +47,7 @@ class Columns:
     type: Positions
     rate_one: Floats
     rate_other: Floats
-    gang: Floats
+    gang: Ints
     unit: Floats
 
     @classmethod
@@ -50,7 +56,7 @@ class Columns:
         g, n = program.group, program.counts
         unit = np.minimum(n[one], n[other]) / np.where(one == other, 2.0, 1.0)
         rate_one, rate_other = program.together[g[one], g[other], type_], program.together[g[other], g[one], type_]
-        return cls(one, other, type_, rate_one, rate_other, program.gangs[one], unit)
+        return cls(one, other, type_, rate_one, rate_other, program.scale_factors[one], unit)
 
     def with_more(self, more: Columns) -> Columns:
         """These and then the others."""
@@ -75,7 +81,7 @@ class Partnering:
 
     def __init__(self, program: PackedProgram) -> None:
         self.program = program
-        self.ends = np.append(program.starts, program.n_classes)
+        self.ends = np.append(program.starts, program.n_jobs)
         self.useful = program.useful[program.group]
         self.k, self.b, self.j = np.nonzero(self.useful)
         self.a = program.group[self.k]
@@ -103,8 +109,8 @@ class Partnering:
     def _ranked(self, profit: Floats) -> Positions:
         """(K, G, M) classes of each group by falling profit."""
         program = self.program
-        K = program.n_classes
-        if len(program.alone) == K:
+        K = program.n_jobs
+        if len(program.together) == K:
             return np.broadcast_to(np.arange(K)[:, None, None], profit.shape)
         order = np.empty(profit.shape, dtype=np.intp)
         for low, high in zip(self.ends[:-1], self.ends[1:], strict=True):
@@ -126,16 +132,9 @@ class ClassPairs:
 
     Rows: time (K, at most 1 per job), capacity (M, as a fraction), demands (K, in units of the fastest rate). Columns:
     the level, then alone class by class, then pairs as they are added.
-
-    Raises
-    ------
-    InputError
-        `solver` is neither "auto" nor "class_pairs".
     """
 
-    def __init__(self, program: PackedProgram, solver: str = "auto") -> None:
-        if solver not in ("auto", NAME):
-            raise InputError("solver", found=solver, expected=one_of(solver, ("auto", NAME)))
+    def __init__(self, program: PackedProgram) -> None:
         self.program = program
         self.partnering = Partnering(program)
         K, M = program.rates.shape
@@ -147,7 +146,7 @@ class ClassPairs:
         self.pairs = Columns.of(program, nothing, nothing, nothing)
         self._add(self._promising())
 
-    def __call__(self, goal: Goal) -> PackedPoint:
+    def __call__(self, goal: Goal) -> Answer:
         """Solve for a goal; SolverError when HiGHS stops short of an optimum."""
         self._aim(goal)
         iterations = 0
@@ -157,10 +156,10 @@ class ClassPairs:
             except RuntimeError as error:
                 raise SolverError(f"{NAME}: {error}") from error
             iterations += int(self.model.solver.getInfo().simplex_iteration_count)
-            point = self._point(columns, dual, iterations)
-            if not self._extend(point):
+            answer = self._answer(columns, dual, iterations)
+            if not self._extend(answer):
                 break
-        return point
+        return answer
 
     def _without_pairs(self) -> Highs:
         """The model with the level and the columns alone."""
@@ -168,7 +167,7 @@ class ClassPairs:
 
         program, K, M = self.program, self.K, self.M
         k, j, column = np.repeat(np.arange(K), M), np.tile(np.arange(M), K), 1 + np.arange(K * M)
-        use = (program.counts * program.gangs)[:, None] / program.capacity
+        use = (program.counts * program.scale_factors)[:, None] / program.capacity
         rates = program.rates / program.fastest[:, None]
         values = np.concatenate([np.ones(K * M), use.ravel(), -rates.ravel(), np.ones(K)])
         rows = np.concatenate([k, K + j, K + M + k, K + M + np.arange(K)])
@@ -183,7 +182,7 @@ class ClassPairs:
         program, partnering = self.program, self.partnering
         kept = (
             np.where(program.useful, program.together, 0.0)
-            / np.maximum(program.alone.max(axis=1), 1e-300)[:, None, None]
+            / np.maximum(program.rates[program.starts].max(axis=1), 1e-300)[:, None, None]
         )
         kept = (kept + kept.transpose(1, 0, 2))[program.group]
         _, other, _ = partnering.best(np.zeros_like(kept))
@@ -235,7 +234,7 @@ class ClassPairs:
         rows = (K + M + np.arange(K)).astype(np.int32)
         solver.changeRowsBounds(K, rows, np.full(K, -np.inf), upper)
         alone = program.counts[:, None] * self.gains * program.rates
-        alone -= (program.counts * program.gangs)[:, None] * self.gpu_cost
+        alone -= (program.counts * program.scale_factors)[:, None] * self.gpu_cost
         cost = np.concatenate([[0.0 if goal.slopes is None else 1.0], alone.ravel(), self._cost(self.pairs)])
         self.model.set_cost(cost)
         solver.changeColBounds(0, 0.0, 0.0 if goal.slopes is None else np.inf)
@@ -245,30 +244,30 @@ class ClassPairs:
             for k, slope in enumerate((slopes / self.level_scale).tolist()):
                 solver.changeCoeff(K + M + k, 0, slope)
 
-    def _point(self, columns: Floats, dual: Floats, iterations: int) -> PackedPoint:
+    def _answer(self, columns: Floats, dual: Floats, iterations: int) -> Answer:
         program, pairs, K, M = self.program, self.pairs, self.K, self.M
         x, dual = columns[1:], dual * self.gain_scale
         total = x[K * M :] * pairs.unit
         used = np.flatnonzero(total > 0)
         one, other, j, total = pairs.one[used], pairs.other[used], pairs.type[used], total[used]
-        shared = np.zeros((K, len(program.alone), M))
+        shares = np.zeros((K, 1 + len(program.together), M))
+        shares[:, 0] = x[: K * M].reshape(K, M)
         n, g = program.counts, program.group
-        np.add.at(shared, (one, g[other], j), total / n[one])
-        np.add.at(shared, (other, g[one], j), total / n[other])
-        return PackedPoint(
-            alone=x[: K * M].reshape(K, M),
-            shared=shared,
-            demand_multipliers=dual[K + M :] / (program.fastest * n),
-            time_multipliers=dual[:K] / n,
+        np.add.at(shares, (one, 1 + g[other], j), total / n[one])
+        np.add.at(shares, (other, 1 + g[one], j), total / n[other])
+        return Answer(
+            shares,
+            multipliers=dual[K + M :] / (program.fastest * n),
             prices=dual[K : K + M] / program.capacity,
             iterations=iterations,
+            time=dual[:K] / n,
         )
 
-    def _extend(self, point: PackedPoint) -> bool:
+    def _extend(self, answer: Answer) -> bool:
         """Add the pairs that pay most; whether there were any."""
         program = self.program
-        weights = point.demand_multipliers[:, None] + self.gains * self.gain_scale
-        m, prices = point.time_multipliers, point.prices + self.gpu_cost * self.gain_scale
+        weights = answer.multipliers[:, None] + self.gains * self.gain_scale
+        m, prices = answer.time, answer.prices + self.gpu_cost * self.gain_scale
         offers = weights[:, None, :] * program.partner_rates - m[:, None, None]
         found = self.partnering.columns(*self.partnering.best(offers))
         profit = found.profit(weights, m, prices)

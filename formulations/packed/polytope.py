@@ -8,35 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
-from throughputs.arrays import Floats, Ints
+from formulations.core.solution import Pairs
+from throughputs.arrays import Floats
 from throughputs.numerics import matmul
 from throughputs.packed import PackedColumns
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """P pairs of jobs that share GPUs, sorted by first, second and accelerator.
-
-    Attributes
-    ----------
-    first, second : (P,) positions of the two jobs, first < second.
-    accelerator : (P,) position of the accelerator type whose GPUs they share.
-    share : (P,) share of time, above 0.
-    """
-
-    first: Ints
-    second: Ints
-    accelerator: Ints
-    share: Floats
-
-    @classmethod
-    def none(cls) -> Pairs:
-        """No pairs."""
-        empty = np.zeros(0, dtype=np.int64)
-        return cls(empty, empty, empty, np.zeros(0))
-
-    def __len__(self) -> int:
-        return len(self.share)
 
 
 @dataclass(frozen=True, eq=False)

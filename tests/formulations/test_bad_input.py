@@ -25,7 +25,6 @@ from formulations import (
     maximise_ratio,
     maximise_worth,
     solve,
-    solve_packed,
     solve_plan,
     solve_stated,
 )
@@ -76,12 +75,11 @@ def test_figures_of_objectives(objective):
 
 
 CALLS = {
-    "solve": lambda p: solve(p, MaxMin(W)),
     "maximise_worth": lambda p: maximise_worth(p, WORTH),
     "maximise_ratio": lambda p: maximise_ratio(p, W, WORTH),
     "keep_most_floors": lambda p: keep_most_floors(p, W),
     "statement": lambda p: solve_stated(p, lambda cp, shares: (cp.Maximize(cp.sum(shares)), [])),
-    "solve_packed": lambda p: solve_packed(p, MaxMin(W)),
+    "solve": lambda p: solve(p, MaxMin(W)),
     "maximise_packed_worth": lambda p: maximise_packed_worth(p, W),
     "maximise_packed_ratio": lambda p: maximise_packed_ratio(p, W),
     "solve_plan": solve_plan,
@@ -141,7 +139,7 @@ TABLE = {
         *(lambda s=s: solve(P, MaxMin(W), solver=s) for s in ("hihgs", None, ["highs"])),
     ],
     "class_pairs": [
-        *(lambda s=s: solve_packed(PACKED, MaxMin([1, 1]), solver=s) for s in ("high", None)),
+        *(lambda s=s: solve(PACKED, MaxMin([1, 1]), solver=s) for s in ("high", None)),
         lambda: maximise_packed_worth(PACKED, np.ones(2), solver="high"),
     ],
     "clarabel": [lambda: solve_stated(P, lambda c, x: (c.Maximize(c.sum(x)), []), solver="clarabell")],

@@ -23,7 +23,7 @@ from formulations import (
     maximise_packed_ratio,
     maximise_packed_worth,
     proportional_throughput,
-    solve_packed,
+    solve,
 )
 from tests.formulations.programs import (
     draw_packed,
@@ -41,15 +41,15 @@ def test_a_pair_by_hand():
     """A rate together where that alone is 0; a job is not its own partner; one that gains nothing is set aside."""
     together = np.zeros((2, 2, 1))
     together[0, 1, 0], together[1, 0, 0] = 0.3, 0.1
-    found = solve_packed(PackedPolytope(PackedColumns([0, 1], [[0.0], [1.0]], together), [1.0]), MaxMin([1, 1]))
+    found = solve(PackedPolytope(PackedColumns([0, 1], [[0.0], [1.0]], together), [1.0]), MaxMin([1, 1]))
     assert (found.served.all(), found.objective) == (True, pytest.approx(0.25, rel=1e-9))
     # the long job cannot fill more than half of the time beside the short ones: 0.45 t + 0.45 t + t = 12.5 steps
     long = PackedPolytope(PackedColumns([0, 0, 0], [[1.0]], [[[0.9]]]), [1.0])
-    found = solve_packed(long, Makespan([10.0, 1.0, 1.5]))
+    found = solve(long, Makespan([10.0, 1.0, 1.5]))
     # 2.5 / 0.9 s beside both others, and the rest of the 10 steps alone
     assert found.objective == pytest.approx(2.5 / 0.9 + 7.5, rel=1e-8)
     aside = PackedColumns([0, 1, 0], [[1.0], [0.0]], np.full((2, 2, 1), 0.6) * np.array([1, 0])[:, None, None])
-    found = solve_packed(PackedPolytope(aside, [1]), MaxMin(np.ones(3)))
+    found = solve(PackedPolytope(aside, [1]), MaxMin(np.ones(3)))
     assert (found.served.tolist(), found.objective) == ([True, False, True], pytest.approx(0.6))
     assert found.shares[1].sum() == 0
 
@@ -59,13 +59,11 @@ def test_expansion_has_few_pairs():
     for sizes in ((7, 5), (2, 2), (9, 1), (12, 8)):
         together = 0.9 * (1 - np.eye(2))[:, :, None]
         polytope = PackedPolytope(PackedColumns(np.repeat([0, 1], sizes), np.ones((2, 1)), together), [1.0])
-        found = solve_packed(polytope, MaxMin(np.repeat([1 / sizes[0], 1 / sizes[1]], sizes)))
+        found = solve(polytope, MaxMin(np.repeat([1 / sizes[0], 1 / sizes[1]], sizes)))
         assert found.objective == pytest.approx(0.9)
         assert len(found.pairs) == sum(sizes) - np.gcd(*sizes)
     for n in (2, 3, 6, 7):
-        found = solve_packed(
-            PackedPolytope(PackedColumns(np.zeros(n, int), [[1.0]], [[[0.9]]]), [1.0]), MaxMin(np.ones(n))
-        )
+        found = solve(PackedPolytope(PackedColumns(np.zeros(n, int), [[1.0]], [[[0.9]]]), [1.0]), MaxMin(np.ones(n)))
         assert found.objective == pytest.approx(1.8 / n)
         assert len(found.pairs) == (n // 2 if n % 2 == 0 else n)
 
@@ -144,12 +142,12 @@ def test_sharing_keeps_floors_that_taking_turns_cannot_and_nobody_none():
     for found in (
         maximise_packed_worth(idle, np.ones(2)),
         maximise_packed_ratio(idle, [1.0]),
-        solve_packed(idle, MaxMin([1, 1])),
+        solve(idle, MaxMin([1, 1])),
     ):
         assert (found.status, found.served.any()) == ("empty", False)
     assert keep_most_packed_floors(idle, np.array([1.0, 0.0])).dropped.tolist() == [True, False]
     none = PackedColumns([], np.zeros((0, 1)), np.zeros((0, 0, 1)), accelerators=["v100"])
-    assert solve_packed(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
+    assert solve(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
 
 
 def test_recorded_optima(reference_data):
@@ -184,7 +182,7 @@ def test_recorded_optima(reference_data):
             (Makespan(steps), exact["min_total_duration_packed"]["T_optimal_s"]),
             (FinishTimeFairness(elapsed, steps * priority, isolated), exact["finish_time_fairness_packed"]["max_rho"]),
         ):
-            found = solve_packed(polytope, goal)
+            found = solve(polytope, goal)
             verify(polytope, goal, found, name)
             assert found.objective == pytest.approx(float(recorded), rel=1e-6)
 
@@ -204,7 +202,7 @@ def test_the_published_makespan_is_the_point_of_ecos(seed):
     together = kept * np.maximum(alone, 0.1)[:, None]
     polytope = PackedPolytope(PackedColumns(rng.integers(0, 6, n), alone, together, size), [3.0, 2.0, 2.0])
     goal, general = Makespan(rng.uniform(1e3, 1e5, n)), written_out(polytope.columns)
-    best = solve_packed(polytope, goal)
+    best = solve(polytope, goal)
     ours, time = published_makespan(polytope, goal, best), bisected_makespan(best.objective)
     C = general.rate.shape[1]
     rows = scipy.sparse.vstack([-scipy.sparse.identity(C), general.usage, general.time, -general.rate])

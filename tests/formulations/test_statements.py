@@ -25,7 +25,6 @@ from formulations import (
     maximise_ratio,
     maximise_worth,
     solve,
-    solve_packed,
     solve_plan,
 )
 from formulations.columns import ColumnProgram, Rows, Total, solve_columns
@@ -127,7 +126,7 @@ def of_shares(kind: str, seed: int, *, paired: bool = False, part: float = 1.0) 
     polytope, goals = (draw_pairs if paired else draw)(seed)
     polytope = with_capacity(polytope, part * polytope.capacity)
     goal = goals[kind]
-    found = (solve_packed if paired else solve)(polytope, goal)
+    found = solve(polytope, goal)
     assert found.status == "optimal"
     # steps are stated in seconds on the fastest type, and a makespan in parts of the one found: in such units general
     # solvers are accurate
@@ -150,8 +149,7 @@ def of_shares(kind: str, seed: int, *, paired: bool = False, part: float = 1.0) 
 def floors_of(polytope: Any, part: float) -> tuple[Any, Any]:
     """(N,) a part of what all can have in equal parts of their fastest; gains (N, M)."""
     rates, rng = polytope.columns.rates, np.random.default_rng(polytope.n_jobs)
-    run = solve_packed if isinstance(polytope, PackedPolytope) else solve
-    return part * run(polytope, MaxMin(rates.max(axis=1))).objective * rates.max(axis=1), rng.uniform(
+    return part * solve(polytope, MaxMin(rates.max(axis=1))).objective * rates.max(axis=1), rng.uniform(
         0.5, 2, rates.shape
     )
 

@@ -11,12 +11,12 @@ import numpy as np
 from allocator.policies.base.programs import Prepared, ProgramPolicy, certified
 from allocator.protocol import ClusterState, Need, Policy, SharePolicy
 from allocator.protocol.allocation import Allocation
-from formulations import PackedPolytope, Pairs, solve_packed
+from formulations import PackedPolytope, Pairs, solve
 from throughputs import PackedColumns
 from throughputs.arrays import Flags, Floats, Ints
 
 if TYPE_CHECKING:
-    from formulations import Objective, PackedSolution
+    from formulations import Objective, Solution
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PackedPolicy(PairingPolicy):
         """Solve the program for `state`."""
         started = perf_counter()
         part = served_part(state)
-        solution = solve_packed(part.polytope, self.objective(part.state), solver=self.solver)
+        solution = solve(part.polytope, self.objective(part.state), solver=self.solver)
         return part.allocation(self, solution, started)
 
 
@@ -72,7 +72,7 @@ class ServedPart:
     able: Flags
     polytope: PackedPolytope
 
-    def allocation(self, policy: Policy, solution: PackedSolution, started: float, **more: Any) -> Allocation:
+    def allocation(self, policy: Policy, solution: Solution, started: float, **more: Any) -> Allocation:
         """Of all jobs, from the solution for these; `started` is when the decision began, `more` as in `certified`."""
         jobs, found = np.flatnonzero(self.able), solution.pairs
         shares = np.zeros(self.whole.rates.shape)

@@ -29,7 +29,7 @@ from throughputs.arrays import Floats
 from throughputs.numerics import tie_order
 
 if TYPE_CHECKING:
-    from formulations import KeptFloors, PackedPolytope, PackedSolution, Solution
+    from formulations import KeptFloors, PackedPolytope, Solution
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
 _Infeasible = Literal["drop_fewest", "drop_all"]
@@ -239,9 +239,7 @@ class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
         solution = self._solve_with_floors(part.state, part.polytope, None if kept is None else kept.floors[part.able])
         return part.allocation(self, solution, started, dropped_slos=_dropped(state, kept))
 
-    def _solve_with_floors(
-        self, state: ClusterState, polytope: PackedPolytope, floors: Floats | None
-    ) -> PackedSolution:
+    def _solve_with_floors(self, state: ClusterState, polytope: PackedPolytope, floors: Floats | None) -> Solution:
         prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
         if self.cost == "total":
             return maximise_packed_ratio(polytope, prices / _SECONDS_PER_HOUR, floors, unit=unit, solver=self.solver)
