@@ -33,8 +33,7 @@ if TYPE_CHECKING:
         proportional_throughput,
     )
     from formulations.core.solution import Pairs, Solution, SolverError
-    from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
-    from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
+    from formulations.floors.attainable import KeptFloors, keep_most_floors
     from formulations.floors.worth import maximise_ratio, maximise_worth
     from formulations.levels.hierarchy import Hierarchy
     from formulations.levels.water_filling import WaterFilling
@@ -71,9 +70,6 @@ __all__ = [
     "isolated_shares",
     "isolated_throughput",
     "keep_most_floors",
-    "keep_most_packed_floors",
-    "maximise_packed_ratio",
-    "maximise_packed_worth",
     "maximise_ratio",
     "maximise_worth",
     "proportional_shares",
@@ -91,8 +87,7 @@ _NAMES = {
     "formulations.core.polytope": "Polytope isolated_shares isolated_throughput "
     "proportional_shares proportional_throughput",
     "formulations.core.solution": "Pairs Solution SolverError",
-    "formulations.floors.attainable": "KeptFloors keep_most_floors keep_most_packed_floors",
-    "formulations.floors.packed": "maximise_packed_ratio maximise_packed_worth",
+    "formulations.floors.attainable": "KeptFloors keep_most_floors",
     "formulations.floors.worth": "maximise_ratio maximise_worth",
     "formulations.levels.hierarchy": "Hierarchy",
     "formulations.levels.water_filling": "WaterFilling",

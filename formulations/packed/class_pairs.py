@@ -23,7 +23,7 @@ from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.errors import one_of
 
 NAME = "class_pairs"
-"""What users may write for ``solver=``, beside "auto"."""
+"""What users may write for ``solver=``, beside "auto" and "highs", which solves the programs."""
 
 _LEAST_PROFIT = 1e-10
 """Profit of a column, relative to what it pays for, above which it is added."""
@@ -32,10 +32,14 @@ _MOST_ROUNDS = 100
 """Rounds of generated columns after which this engine gives up."""
 
 
+ENGINES = ("auto", NAME, "highs")
+"""Names of the engine."""
+
+
 def known_engine(solver: str) -> None:
-    """InputError for a solver that is neither "auto" nor "class_pairs"."""
-    if solver not in ("auto", NAME):
-        raise InputError("solver", found=solver, expected=one_of(solver, ("auto", NAME)))
+    """InputError for a solver that is not of this name."""
+    if solver not in ENGINES:
+        raise InputError("solver", found=solver, expected=one_of(solver, ENGINES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +227,7 @@ class ClassPairs:
         fastest = program.fastest
         gains = goal.gains_by_type(program)
         if gains.any():
-            self.gain_scale = max(float((program.counts * gains.max(axis=1) * fastest).max()), 1e-300)
+            self.gain_scale = max(float((program.counts * np.abs(gains).max(axis=1) * fastest).max()), 1e-300)
         else:
             self.gain_scale = 1.0
         self.gains, self.gpu_cost = gains / self.gain_scale, goal.costs(program) / self.gain_scale

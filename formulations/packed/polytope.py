@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
+from formulations.core.polytope import Polytope
 from formulations.core.solution import Pairs
 from throughputs.arrays import Floats
 from throughputs.numerics import matmul
@@ -76,3 +78,9 @@ class PackedPolytope:
         uneven = float(pairs.share[sizes[pairs.first] != sizes[pairs.second]].sum())
         least = min(float(shares.min()), float(pairs.share.min(initial=0.0)))
         return max(float(time.max()) - 1.0, float(over_capacity.max()), -least, uneven, 0.0)
+
+
+def check_polytope(source: str, polytope: Any) -> None:
+    """InputError unless it is a polytope, with pairs or without."""
+    if not isinstance(polytope, PackedPolytope):
+        instance(source, "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")

@@ -47,8 +47,9 @@ class PackedProgram(Polytope):
 
     def __init__(self, alone: Polytope, group: Positions, together: Floats, useful: Flags) -> None:
         super().__init__(alone.columns, alone.capacity, alone.counts)
-        vars(self).update(group=group, together=together, useful=useful)
+        vars(self).update(alone=alone, group=group, together=together, useful=useful)
 
+    alone: Polytope
     group: Positions
     together: Floats
     useful: Flags

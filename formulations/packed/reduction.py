@@ -18,7 +18,7 @@ from formulations.packed.expansion import expand
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedProgram, useful_pairs
 from formulations.solving.choice import Among
-from formulations.solving.reduction import Reduction
+from formulations.solving.reduction import PlainReduction, Reduction
 from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.packed import PackedColumns
 
@@ -93,13 +93,13 @@ class PackedReduction(Reduction):
         return whole, pairs
 
     def all_prices(self, worth: Floats, prices: Floats, time: Floats, gpu_cost: Floats | None = None) -> Floats:
-        """`time` is raised to pay for all columns; `gpu_cost` (M,) is the cost of a GPU in use."""
+        """`time` is raised to pay for all columns."""
         polytope, program = self.whole, self.program
         completed = self.prices_of_others()
         cost = np.zeros(len(completed)) if gpu_cost is None else gpu_cost
         completed[self.types] = prices
         absent = np.flatnonzero(~(polytope.capacity > 0))
-        if not len(absent):
+        if not len(absent) or not len(self.first):
             return completed
         columns, weights = polytope.columns, worth[self.first]
         weights = weights if weights.ndim == 2 else np.repeat(weights[:, None], len(completed), axis=1)
@@ -122,6 +122,37 @@ class PackedReduction(Reduction):
         runs = (columns.alone[outside] > 0).any(axis=0)
         runs |= (columns.together[np.ix_(outside, all_groups)] > 0).any(axis=(0, 1))
         return np.where(runs & ~(self.whole.capacity > 0), np.nan, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ReductionWithoutPairs(PlainReduction):
+    """That of a polytope without pairs to a program in which no group has company."""
+
+    program: PackedProgram
+
+    @classmethod
+    def of_polytope(cls, polytope: Polytope, key: Floats) -> ReductionWithoutPairs:
+        """Classes of jobs that are equal in rates, gang and `key` (N, k)."""
+        plain = PlainReduction.of_figures(polytope, list(key.T))
+        nobody = np.zeros((1, 1, len(plain.types)))
+        program = PackedProgram(plain.program, np.zeros(len(plain.first), dtype=np.intp), nobody, nobody > 0)
+        return cls(**vars(plain) | {"program": program})
+
+    @cached_property
+    def pairs(self) -> ClassPairs:
+        """The model that solves it."""
+        return ClassPairs(self.program)
+
+    def allocation(self, shares: Floats) -> tuple[Floats, Pairs]:
+        """From times alone."""
+        return super().allocation(shares[:, 0])
+
+
+def reduced(polytope: Polytope | PackedPolytope, key: Floats) -> PackedReduction | ReductionWithoutPairs:
+    """To a program over classes of jobs with an equal `key` (N, k) that a model of pairs solves."""
+    if isinstance(polytope, PackedPolytope):
+        return PackedReduction.of_polytope(polytope, key)
+    return ReductionWithoutPairs.of_polytope(polytope, key)
 
 
 def _gains(alone: Floats, together: Floats, useful: Flags) -> Flags:

@@ -63,7 +63,7 @@ class Reduction(ABC):
         """Shares (N, M) of all jobs on all types, and pairs of jobs, from shares of the classes."""
 
     @abstractmethod
-    def all_prices(self, worth: Floats, prices: Floats, time: Floats) -> Floats:
+    def all_prices(self, worth: Floats, prices: Floats, time: Floats, gpu_cost: Floats | None = None) -> Floats:
         """(M,) prices of all types, given those of the types with GPUs.
 
         The least price at which no column of a type without GPUs earns more than the time of its jobs is worth.
@@ -72,6 +72,7 @@ class Reduction(ABC):
         ----------
         worth : (N,) or (N, M) worth of a unit of throughput, multipliers of demands included.
         time : (K,) worth of one job's time, where it does not follow from prices.
+        gpu_cost : (M,) cost of a GPU in use; none when omitted.
         """
 
     @abstractmethod
@@ -86,7 +87,7 @@ class PlainReduction(Reduction):
     whole: Polytope
 
     @classmethod
-    def of_polytope(
+    def of_figures(
         cls, polytope: Polytope, figures: Sequence[Floats], *, sort_types: bool = True, aggregates: bool = True
     ) -> PlainReduction:
         """Classes of the jobs that agree in rates, gang and `figures` (N,), in one order for all ways to list them:
@@ -130,13 +131,21 @@ class PlainReduction(Reduction):
         whole[np.ix_(self.jobs, self.types)] = of_jobs
         return whole, Pairs.none()
 
-    def all_prices(self, worth: Floats, prices: Floats, time: Floats) -> Floats:  # noqa: ARG002
+    def all_prices(
+        self,
+        worth: Floats,
+        prices: Floats,
+        time: Floats,  # noqa: ARG002
+        gpu_cost: Floats | None = None,
+    ) -> Floats:
         """From what each job earns on the types with GPUs."""
         whole, completed = self.whole, np.zeros(len(self.whole.capacity))
         completed[self.types] = prices
         if len(self.types) == len(completed):
             return completed
         earned = (worth[:, None] if worth.ndim == 1 else worth) * whole.rates
+        if gpu_cost is not None:
+            earned -= whole.scale_factors[:, None] * gpu_cost
         return with_absent_types(earned, whole.scale_factors, completed, whole.capacity)
 
     def prices_of_others(self) -> Floats:

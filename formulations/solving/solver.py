@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from formulations.arguments import instance, tolerance_of
+from formulations.arguments import tolerance_of
 from formulations.core.certificate import Certificate, certify
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objective import objective_over
@@ -19,7 +19,7 @@ from formulations.levels.residual_program import ResidualProgram, WholeProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.packed.class_pairs import known_engine
 from formulations.packed.levels import PairsEngine
-from formulations.packed.polytope import PackedPolytope
+from formulations.packed.polytope import PackedPolytope, check_polytope
 from formulations.packed.reduction import PackedReduction
 from formulations.solving.backends import Backend
 from formulations.solving.choice import Choice, Chooser, chooser
@@ -64,8 +64,7 @@ def solve(
         No backend returned an answer.
     """
     started = perf_counter()
-    if not isinstance(polytope, PackedPolytope):
-        instance("solve", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
+    check_polytope("solve", polytope)
     objective_over("solve", objective, polytope.n_jobs)
     tolerance_of("solve", tolerance)
     rule = chooser(choice)
@@ -124,7 +123,7 @@ def _reduced(
     as_stated = rule.as_stated
     aggregates = not as_stated or backends[0].aggregates
     key = list(objective.key().T)
-    return PlainReduction.of_polytope(polytope, key, sort_types=not as_stated, aggregates=aggregates), backends
+    return PlainReduction.of_figures(polytope, key, sort_types=not as_stated, aggregates=aggregates), backends
 
 
 def _marginals(reduction: Reduction, objective: Objective, proof: Certificate) -> tuple[Floats, Floats]:

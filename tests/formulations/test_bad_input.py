@@ -20,8 +20,6 @@ from formulations import (
     SolverError,
     WaterFilling,
     keep_most_floors,
-    maximise_packed_ratio,
-    maximise_packed_worth,
     maximise_ratio,
     maximise_worth,
     solve,
@@ -75,13 +73,11 @@ def test_figures_of_objectives(objective):
 
 
 CALLS = {
-    "maximise_worth": lambda p: maximise_worth(p, WORTH),
-    "maximise_ratio": lambda p: maximise_ratio(p, W, WORTH),
     "keep_most_floors": lambda p: keep_most_floors(p, W),
     "statement": lambda p: solve_stated(p, lambda cp, shares: (cp.Maximize(cp.sum(shares)), [])),
     "solve": lambda p: solve(p, MaxMin(W)),
-    "maximise_packed_worth": lambda p: maximise_packed_worth(p, W),
-    "maximise_packed_ratio": lambda p: maximise_packed_ratio(p, W),
+    "maximise_worth": lambda p: maximise_worth(p, W),
+    "maximise_ratio": lambda p: maximise_ratio(p, W),
     "solve_plan": solve_plan,
     "polytope": lambda p: Polytope(p, [2, 2]),
     "packed polytope": lambda p: PackedPolytope(p, [2, 2]),
@@ -111,19 +107,17 @@ TABLE = {
         *(lambda c=c: Polytope(COLUMNS, c) for c in ("x", None, [np.nan, 1], [1], [-1, 1], {"a": 1}, [[1], [1, 2]])),
         *(lambda c=c: PackedPolytope(PACKED.columns, c) for c in ([1, 1], [-1])),
     ],
-    "worth": over(maximise_worth, P),
     "gains": [
-        *over(lambda bad: maximise_ratio(P, bad, WORTH)),
-        *(lambda g=g: maximise_packed_worth(PACKED, g) for g in ([1.0], [1.0, -1.0])),
+        *over(maximise_worth, P),
+        lambda: maximise_worth(PACKED, [1.0]),
     ],
-    "cost": over(maximise_ratio, P, W),
-    "gpu_cost": [lambda: maximise_packed_ratio(PACKED, [0.0])],
+    "gpu_cost": [*over(maximise_ratio, P), lambda: maximise_ratio(PACKED, [0.0])],
     "floors": [
         *over(maximise_worth, P, WORTH),
         *over(keep_most_floors, P),
-        lambda: maximise_packed_worth(PACKED, np.ones(2), [-1.0, 0.0]),
+        lambda: maximise_worth(PACKED, np.ones(2), [-1.0, 0.0]),
     ],
-    "floor of job 1": [lambda: maximise_packed_worth(PACKED, np.ones(2), [0.0, 0.1])],
+    "floor of job 1": [lambda: maximise_worth(PACKED, np.ones(2), [0.0, 0.1])],
     "parent": [lambda v=v: Hierarchy(**FOREST | {"parent": v}) for v in ([5, -1], "x", [0, -1])],
     "weights": [lambda v=v: Hierarchy(**FOREST | {"weights": v}) for v in ([1.0, -1.0], [0.0, 1.0])],
     "of_job": [lambda: Hierarchy(**FOREST | {"of_job": [9] * 5})],
@@ -140,7 +134,7 @@ TABLE = {
     ],
     "class_pairs": [
         *(lambda s=s: solve(PACKED, MaxMin([1, 1]), solver=s) for s in ("high", None)),
-        lambda: maximise_packed_worth(PACKED, np.ones(2), solver="high"),
+        lambda: maximise_worth(PACKED, np.ones(2), solver="high"),
     ],
     "clarabel": [lambda: solve_stated(P, lambda c, x: (c.Maximize(c.sum(x)), []), solver="clarabell")],
 }

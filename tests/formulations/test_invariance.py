@@ -13,8 +13,6 @@ from formulations import (
     PackedPolytope,
     Polytope,
     WaterFilling,
-    maximise_packed_ratio,
-    maximise_packed_worth,
     maximise_ratio,
     maximise_worth,
     solve,
@@ -153,7 +151,7 @@ def test_the_first_gpu_of_a_type_and_what_nobody_knows():
     np.testing.assert_allclose(solve(joined, MaxMin([1, 1])).prices, [1.0, np.nan, 2.0], rtol=1e-9)
     np.testing.assert_allclose(solve(joined, MaxSum([1, 1])).prices, [1.0, 3.0, 2.0], rtol=1e-9)
     assert np.isnan(solve(with_capacity(joined, [0, 0, 0]), MaxMin([1, 1])).prices).all()
-    ratio = maximise_ratio(polytope_of([[1.0, 10.0, 0.1]], None, [1.0, 0.0, 0.0]), [1], np.ones((1, 3)))
+    ratio = maximise_ratio(polytope_of([[1.0, 10.0, 0.1]], None, [1.0, 0.0, 0.0]), np.ones(3))
     np.testing.assert_array_equal(ratio.prices, [0.0, np.nan, 0.0])
 
 
@@ -231,17 +229,10 @@ def draw_floors(seed, pairs):
 def test_prices_above_floors_are_what_more_gpus_bring(pairs, ratio):
     for seed in range(3):
         polytope, floors, gains, cost = draw_floors(seed, pairs)
-        of, ones = polytope.columns, np.ones(polytope.n_jobs)
 
-        def run(capacity, p=polytope, f=floors, g=gains, c=cost, of=of, ones=ones):
+        def run(capacity, p=polytope, f=floors, g=gains, c=cost):
             p = with_capacity(p, capacity)
-            if ratio:
-                return (
-                    maximise_packed_ratio(p, c, f)
-                    if pairs
-                    else maximise_ratio(p, ones, np.outer(of.scale_factors, c), f)
-                )
-            return maximise_packed_worth(p, g, f) if pairs else maximise_worth(p, g * of.rates, f)
+            return maximise_ratio(p, c, f) if ratio else maximise_worth(p, g, f)
 
         at = run(polytope.capacity)
         for j in np.flatnonzero(np.isfinite(at.prices)):

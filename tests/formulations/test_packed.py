@@ -19,9 +19,8 @@ from formulations import (
     Polytope,
     isolated_throughput,
     keep_most_floors,
-    keep_most_packed_floors,
-    maximise_packed_ratio,
-    maximise_packed_worth,
+    maximise_ratio,
+    maximise_worth,
     proportional_throughput,
     solve,
 )
@@ -98,8 +97,8 @@ def test_fewest_floors_are_given_up():
         polytope, gains, cost, floors = draw_floors(seed, largest=7, ambition=1.2)
         plain, wanted = Polytope(polytope.columns.plain, polytope.capacity), np.flatnonzero(floors > 0)
         order = np.random.default_rng(seed).permutation(len(floors))
-        for p, keep in ((polytope, keep_most_packed_floors), (plain, keep_most_floors)):
-            kept, C = keep(p, floors), written_out(p.columns).rate.shape[1]
+        for p in (polytope, plain):
+            kept, C = keep_most_floors(p, floors), written_out(p.columns).rate.shape[1]
 
             def keepable(jobs, p=p, floors=floors, C=C):
                 asked = np.where(np.isin(np.arange(len(floors)), jobs), floors, 0.0)
@@ -112,13 +111,13 @@ def test_fewest_floors_are_given_up():
             np.testing.assert_allclose(kept.floors, np.where(kept.kept, floors, 0.0), rtol=2e-6)
             given_up += largest < len(wanted)
             shuffled = with_jobs(p, order)
-            again = keep(shuffled, floors[order], np.argsort(order))
+            again = keep_most_floors(shuffled, floors[order], np.argsort(order))
             np.testing.assert_array_equal(kept.kept[order], again.kept, err_msg=f"seed {seed}")
-        kept = keep_most_packed_floors(polytope, floors).floors
+        kept = keep_most_floors(polytope, floors).floors
         shuffled = with_jobs(polytope, order)
         for one, other in (
-            (maximise_packed_worth(polytope, gains, kept), maximise_packed_worth(shuffled, gains[order], kept[order])),
-            (maximise_packed_ratio(polytope, cost, kept), maximise_packed_ratio(shuffled, cost, kept[order])),
+            (maximise_worth(polytope, gains, kept), maximise_worth(shuffled, gains[order], kept[order])),
+            (maximise_ratio(polytope, cost, kept), maximise_ratio(shuffled, cost, kept[order])),
         ):
             np.testing.assert_array_equal(one.shares[order], other.shares, err_msg=f"seed {seed}")
     assert given_up > 5
@@ -136,16 +135,16 @@ def test_a_floor_that_no_gpus_could_keep_changes_nothing_for_others():
 
 def test_sharing_keeps_floors_that_taking_turns_cannot_and_nobody_none():
     columns, floors = PackedColumns([0, 0], [[1.0]], [[[0.8]]]), np.array([0.7, 0.7])
-    assert keep_most_packed_floors(PackedPolytope(columns, [1.0]), floors).kept.all()
+    assert keep_most_floors(PackedPolytope(columns, [1.0]), floors).kept.all()
     assert keep_most_floors(Polytope(columns.plain, [1.0]), floors).kept.sum() == 1
     idle = PackedPolytope(PackedColumns([0, 0], [[0.0]], [[[0.0]]]), [1])
     for found in (
-        maximise_packed_worth(idle, np.ones(2)),
-        maximise_packed_ratio(idle, [1.0]),
+        maximise_worth(idle, np.ones(2)),
+        maximise_ratio(idle, [1.0]),
         solve(idle, MaxMin([1, 1])),
     ):
         assert (found.status, found.served.any()) == ("empty", False)
-    assert keep_most_packed_floors(idle, np.array([1.0, 0.0])).dropped.tolist() == [True, False]
+    assert keep_most_floors(idle, np.array([1.0, 0.0])).dropped.tolist() == [True, False]
     none = PackedColumns([], np.zeros((0, 1)), np.zeros((0, 0, 1)), accelerators=["v100"])
     assert solve(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
 
