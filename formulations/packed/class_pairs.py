@@ -136,16 +136,20 @@ class ClassPairs:
 
     Rows: time (K, at most 1 per job), capacity (M, as a fraction), demands (K, in units of the fastest rate). Columns:
     the level, then alone class by class, then pairs as they are added.
+
+    Parameters
+    ----------
+    most : bound on shares alone. Time implies one of 1; to state it is a better start where no pairs are to come.
     """
 
-    def __init__(self, program: PackedProgram) -> None:
+    def __init__(self, program: PackedProgram, most: float = np.inf) -> None:
         self.program = program
         self.partnering = Partnering(program)
         K, M = program.rates.shape
         self.K, self.M = K, M
         self.gains, self.gpu_cost, self.gain_scale = np.zeros((K, M)), np.zeros(M), 1.0
         self.level_scale = 1.0
-        self.model = self._without_pairs()
+        self.model = self._without_pairs(most)
         nothing = np.zeros(0, dtype=np.intp)
         self.pairs = Columns.of(program, nothing, nothing, nothing)
         self._add(self._promising())
@@ -165,7 +169,7 @@ class ClassPairs:
                 break
         return answer
 
-    def _without_pairs(self) -> Highs:
+    def _without_pairs(self, most: float) -> Highs:
         """The model with the level and the columns alone."""
         from scipy.sparse import csr_array
 
@@ -178,7 +182,8 @@ class ClassPairs:
         columns = np.concatenate([column, column, column, np.zeros(K, dtype=np.intp)])
         matrix = csr_array((values, (rows, columns)), shape=(2 * K + M, 1 + K * M))
         limits = -np.inf, np.concatenate([np.ones(K + M), np.full(K, np.inf)])
-        stated = MixedProgram.of(matrix, np.zeros(1 + K * M), limits, maximise=True)
+        upper = np.append(np.inf, np.full(K * M, most))
+        stated = MixedProgram.of(matrix, np.zeros(1 + K * M), limits, upper=upper, maximise=True)
         return Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
 
     def _promising(self) -> Columns:

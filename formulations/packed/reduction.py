@@ -141,7 +141,7 @@ class ReductionWithoutPairs(PlainReduction):
     @cached_property
     def pairs(self) -> ClassPairs:
         """The model that solves it."""
-        return ClassPairs(self.program)
+        return ClassPairs(self.program, most=1.0)
 
     def allocation(self, shares: Floats) -> tuple[Floats, Pairs]:
         """From times alone."""
