@@ -18,7 +18,7 @@ from formulations.interior_point.structured import solve_with_floors
 from formulations.packed.class_pairs import ENGINES, NAME, known_engine
 from formulations.packed.levels import ACCEPTED_SHORTFALL, solve_for_sum
 from formulations.packed.polytope import PackedPolytope, check_polytope
-from formulations.packed.program import Goal, PackedProgram
+from formulations.packed.program import Goal, PackedProgram, useful_pairs
 from formulations.packed.reduction import PackedReduction, ReductionWithoutPairs, reduced
 from formulations.solving.backends import get_backend
 from formulations.solving.solver import TOLERANCE, solve
@@ -261,12 +261,11 @@ def _without_floors(polytope: Polytope | PackedPolytope, cost: Floats, served: F
         alone = together = columns.rates / (columns.scale_factors[:, None] * cost)
     else:
         jobs = np.bincount(columns.group, minlength=len(columns.alone))
-        enough = (jobs[:, None] > 0) & (jobs > 0)
-        np.fill_diagonal(enough, jobs > 1)
-        price = columns.group_scale_factors[:, None] * cost
+        sizes = columns.group_scale_factors
+        useful, price = useful_pairs(columns.alone, columns.together, sizes, jobs), sizes[:, None] * cost
         alone = np.where((jobs > 0)[:, None], columns.alone / price, 0.0)
         both = columns.together + columns.together.transpose(1, 0, 2)
-        together = np.where(enough[:, :, None], both / price[:, None, :], 0.0)
+        together = np.where(useful, both / price[:, None, :], 0.0)
     by_type = np.maximum(alone.max(axis=0), together.max(axis=tuple(range(together.ndim - 1))))
     most = float(by_type[open_].max())
     limit = np.where(open_, most * (1.0 - _SAME_RATIO), np.inf)

@@ -192,7 +192,7 @@ class Goal:
         return np.zeros(len(program.capacity)) if self.gpu_cost is None else self.gpu_cost
 
 
-def useful_pairs(alone: Floats, together: Floats, scale_factors: Ints, jobs: Floats) -> Flags:
+def useful_pairs(alone: Floats, together: Floats, scale_factors: Ints, jobs: Floats | Ints) -> Flags:
     """(G, G, M) pairs of groups that are worth a column, given how many jobs each group has.
 
     A pair on type j is of no use when ``T'_a / T_a + T'_b / T_b <= 1`` (0/0 counts as 0, anything else over 0 as

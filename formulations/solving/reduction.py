@@ -21,7 +21,7 @@ from formulations.core.reductions import Classes, classes_of, types_in_order
 from formulations.core.solution import Pairs
 from formulations.levels.residual_program import ResidualProgram, WholeProgram
 from formulations.solving.choice import Among
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Flags, Floats, Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,36 +146,19 @@ class PlainReduction(Reduction):
         earned = (worth[:, None] if worth.ndim == 1 else worth) * whole.rates
         if gpu_cost is not None:
             earned -= whole.scale_factors[:, None] * gpu_cost
-        return with_absent_types(earned, whole.scale_factors, completed, whole.capacity)
+        present, absent = self.types, np.flatnonzero(~(whole.capacity > 0))
+        for part in parts(len(earned)):
+            sizes = whole.scale_factors[part].astype(np.float64)
+            of_time = np.zeros(len(sizes))
+            for j in present:
+                np.maximum(of_time, earned[part, j] - sizes * completed[j], out=of_time)
+            for j in absent:
+                completed[j] = max(completed[j], float(((earned[part, j] - of_time) / sizes).max(initial=0.0)))
+        return completed
 
     def prices_of_others(self) -> Floats:
         """By their rates."""
         return prices_of_none(self.whole.rates[~self.served])
-
-
-def with_absent_types(worth: Floats, scale_factors: Ints | Floats, prices: Floats, capacity: Floats) -> Floats:
-    """`prices` (M,) completed by those of types without GPUs.
-
-    Parameters
-    ----------
-    worth : (N, M) what a share of each column earns its job, multipliers of its demand included.
-    scale_factors : (N,) GPUs per gang.
-    prices : (M,) of the types with GPUs, at least 0.
-    capacity : (M,) GPUs of each type.
-    """
-    absent = np.flatnonzero(~(capacity > 0))
-    present = np.flatnonzero(capacity > 0)
-    completed = prices.copy()
-    completed[absent] = 0.0
-    for part in parts(len(worth)) if len(absent) else ():
-        sizes = np.asarray(scale_factors[part], dtype=np.float64)
-        of_time = np.zeros(len(sizes))
-        for j in present:
-            np.maximum(of_time, worth[part, j] - sizes * prices[j], out=of_time)
-        for j in absent:
-            earned = (worth[part, j] - of_time) / sizes
-            completed[j] = max(completed[j], float(earned.max(initial=0.0)))
-    return completed
 
 
 def prices_of_none(rates: Floats) -> Floats:
