@@ -208,8 +208,7 @@ def utilisation(case: Case) -> Property:
     useful = np.where(case.rates > 0, case.shares, 0.0)
     used, total = matmul(case.sizes, useful), float(case.capacity.sum())
     if case.pairs is not None:
-        of_pairs = case.sizes[case.pairs.first] * case.pairs.share
-        used = used + np.bincount(case.pairs.accelerator, of_pairs, minlength=len(used))
+        used = used + case.pairs.gpus(case.sizes, len(used))
     value = float(used.sum()) / total if total > 0 else 0.0
     parts = [
         f"{name} {part / gpus:.0%}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from throughputs import PackedColumns
 from throughputs.arrays import Flags, Floats, Ints
 
 
@@ -50,6 +51,29 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.share)
+
+    def rates(self, columns: PackedColumns) -> Floats:
+        """(P, 2) throughput of the first and the second of each pair, steps/s."""
+        one, other, j = columns.group[self.first], columns.group[self.second], self.accelerator
+        return np.stack([columns.together[one, other, j], columns.together[other, one, j]], axis=1)
+
+    def throughput(self, rates: Floats, n_jobs: int) -> Floats:
+        """(N,) steps/s of each job in all of its pairs, which have `rates` (P, 2)."""
+        return self.of_jobs(rates[:, 0] * self.share, rates[:, 1] * self.share, n_jobs)
+
+    def time(self, n_jobs: int) -> Floats:
+        """(N,) share of time of each job in pairs."""
+        return self.of_jobs(self.share, self.share, n_jobs)
+
+    def of_jobs(self, first: Floats, second: Floats, n_jobs: int) -> Floats:
+        """(N,) sums over the pairs of each job of what the first and the second of a pair have (P,)."""
+        of_first = np.bincount(self.first, first, minlength=n_jobs)
+        return np.asarray(of_first + np.bincount(self.second, second, minlength=n_jobs))
+
+    def gpus(self, scale_factors: Ints, n_types: int) -> Floats:
+        """(M,) GPUs in use by pairs of jobs of gangs of `scale_factors` (N,); a pair takes them once."""
+        taken = scale_factors[self.first] * self.share
+        return np.bincount(self.accelerator, taken, minlength=n_types).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
