@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         proportional_shares,
         proportional_throughput,
     )
-    from formulations.core.solution import Pairs, Solution, SolverError
+    from formulations.core.solution import TOLERANCE, Pairs, Solution, SolverError
     from formulations.floors.attainable import KeptFloors, keep_most_floors
     from formulations.floors.worth import maximise_ratio, maximise_worth
     from formulations.levels.hierarchy import Hierarchy
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from formulations.packed.polytope import PackedPolytope
     from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
     from formulations.solving.choice import choices
-    from formulations.solving.solver import TOLERANCE, solve
+    from formulations.solving.solver import solve
     from formulations.stated import solve_stated
 
 __all__ = [
@@ -86,7 +86,7 @@ _NAMES = {
     "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
     "formulations.core.polytope": "Polytope isolated_shares isolated_throughput "
     "proportional_shares proportional_throughput",
-    "formulations.core.solution": "Pairs Solution SolverError",
+    "formulations.core.solution": "TOLERANCE Pairs Solution SolverError",
     "formulations.floors.attainable": "KeptFloors keep_most_floors",
     "formulations.floors.worth": "maximise_ratio maximise_worth",
     "formulations.levels.hierarchy": "Hierarchy",
@@ -94,7 +94,7 @@ _NAMES = {
     "formulations.packed.polytope": "PackedPolytope",
     "formulations.shockwave": "PlanSolution PlanningProgram solve_plan",
     "formulations.solving.choice": "choices",
-    "formulations.solving.solver": "TOLERANCE solve",
+    "formulations.solving.solver": "solve",
     "formulations.stated": "solve_stated",
 }
 _HOME = {name: room for room, names in _NAMES.items() for name in names.split()}

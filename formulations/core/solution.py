@@ -11,6 +11,9 @@ import numpy as np
 from throughputs import PackedColumns
 from throughputs.arrays import Flags, Floats, Ints
 
+TOLERANCE = 1e-7
+"""Relative gap up to which an answer is called optimal."""
+
 
 class SolverError(RuntimeError):
     """No backend that was asked returned an answer; says what each had to say."""

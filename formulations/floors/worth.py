@@ -13,7 +13,7 @@ from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.certificate import Certificate, relative_gap
 from formulations.core.objectives import MaxSum
 from formulations.core.polytope import Polytope
-from formulations.core.solution import Attempt, Solution, SolverError
+from formulations.core.solution import TOLERANCE, Attempt, Solution, SolverError
 from formulations.interior_point.structured import solve_with_floors
 from formulations.packed.class_pairs import ENGINES, NAME, known_engine
 from formulations.packed.levels import ACCEPTED_SHORTFALL, solve_for_sum
@@ -21,7 +21,7 @@ from formulations.packed.polytope import PackedPolytope, check_polytope
 from formulations.packed.program import Goal, PackedProgram, useful_pairs
 from formulations.packed.reduction import PackedReduction, ReductionWithoutPairs, reduced
 from formulations.solving.backends import get_backend
-from formulations.solving.solver import TOLERANCE, solve
+from formulations.solving.solver import solve
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError, PlainColumns
 from throughputs.arrays import Flags, Floats

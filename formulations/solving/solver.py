@@ -14,7 +14,7 @@ from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
-from formulations.core.solution import Attempt, Solution
+from formulations.core.solution import TOLERANCE, Attempt, Solution
 from formulations.levels.residual_program import ResidualProgram, WholeProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.packed.class_pairs import known_engine
@@ -26,9 +26,6 @@ from formulations.solving.choice import Choice, Chooser, chooser
 from formulations.solving.reduction import PlainReduction, Reduction
 from throughputs import InputError
 from throughputs.arrays import Floats
-
-TOLERANCE = 1e-7
-"""Relative gap up to which an answer is called optimal."""
 
 _AIMED_GAP, _MOST_CLASSES_TO_AIM = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
