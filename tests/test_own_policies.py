@@ -16,7 +16,7 @@ from allocator.results.output import tables_of
 from allocator.results.result import SimulationResult
 from allocator.testing import check_policy
 from allocator.testing.template import KINDS
-from throughputs import ThroughputMatrix, Trace
+from throughputs import InputError, ThroughputMatrix, Trace
 from throughputs.shown import as_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +51,16 @@ def test_the_page_shows_the_file(name: str) -> None:
 def test_the_example_with_a_memory_is_what_a_new_planner_begins_with() -> None:
     code = code_of("turns").replace("\n\nfrom allocator", "\nfrom allocator", 1)  # which is third-party there
     assert code == KINDS["plan"][0].format(name="turns", policy="Turns")
+
+
+@pytest.mark.parametrize("believed", [None, [[np.nan]] * 2, [[-1.0]] * 2, np.ones((2, 1)), [["a"] * 2] * 2])
+def test_rates_that_a_policy_believes_are_numbers_of_at_least_0_for_each_type(policies, believed) -> None:
+    class Believes(policies["equal_steps"]):
+        def believed_rates(self, state):  # noqa: ARG002
+            return believed
+
+    with pytest.raises(InputError, match="believed_rates"):
+        solve(Believes(), {"v100": [4.0, 2.0], "k80": [1.0, 1.0]}, "v100:1,k80:1")
 
 
 @pytest.fixture(scope="module")

@@ -168,11 +168,9 @@ class ThroughputMatrix:
         if scale_factors is None and "scale_factor" in frame.columns:
             scale_factors = frame["scale_factor"].to_numpy()
         rates = frame.drop(columns="scale_factor", errors="ignore")
-        for column in rates.columns:
-            if rates[column].dtype.kind not in "iuf":
-                raise InputError(
-                    "throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers"
-                )
+        for column, kind in zip(rates.columns, rates.dtypes, strict=True):
+            expected = "numbers, in a column for each type; `ThroughputTable.from_frame` takes a row for each figure"
+            expect(kind.kind in "iuf", "throughput table", str(column), str(kind), expected)
         return cls(
             rates.to_numpy(dtype=float),
             list(frame.index),

@@ -85,10 +85,10 @@ class Swept:
         """A table with the rules of booktabs, means with intervals."""
         return tables.latex(self.study.table(self.results))
 
-    def picture(self) -> MatplotlibFigure:
-        """A panel for each figure."""
+    def picture(self, within: float | None = None) -> MatplotlibFigure:
+        """A panel for each figure, `within` so many inches."""
         assert self.study.draw is not None
-        return self.study.draw(self.study, self.results)
+        return self.study.draw(self.study, self.results, within=within)
 
 
 def _nothing_to_run(_options: Options) -> list[Run]:

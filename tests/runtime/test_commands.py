@@ -204,6 +204,11 @@ def test_paths_are_found_again_from_another_folder(tmp_path, monkeypatch):
     assert told.path("throughputs") == tmp_path / "table.csv"
     assert told.options["web"] == f"unix:{tmp_path}/web"
     assert told.path("token_file") == tmp_path / "t"
+    # those in the state folder move with it
+    kept = json.loads(json.dumps(told.kept(tmp_path)))
+    moved = Told.of_events(kept, None, tmp_path / "moved")
+    assert (moved.options["web"], moved.path("token_file")) == (f"unix:{tmp_path}/moved/web", tmp_path / "moved" / "t")
+    assert Told.of_events(told.kept(tmp_path / "state"), None, tmp_path / "moved") == told
     with pytest.raises(InputError, match="--throughputs"):
         told.check_files()
     (tmp_path / "table.csv").touch()

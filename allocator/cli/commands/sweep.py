@@ -28,6 +28,7 @@ from allocator.experiments.runner import run
 from allocator.experiments.store import Store
 from allocator.experiments.summary import Swept
 from allocator.experiments.workloads import Workload
+from allocator.studies.tables import save_picture
 from throughputs import InputError
 from throughputs.files import write_text
 
@@ -169,7 +170,9 @@ def plot_command(
     /,
     out: Path,
     figures: FiguresOption = None,
-    width: Annotated[float | None, option("Width of the picture in inches.", "INCHES", min=1.0)] = None,
+    width: Annotated[
+        float | None, option("Width of the picture; panels have at least 3 in.", "INCHES", min=1.0)
+    ] = None,
 ) -> None:
     """Draw the results of a sweep: a line per series against the load, bars where there is one load.
 
@@ -183,10 +186,7 @@ def plot_command(
         The picture.
     """
     check_picture("--out", out)
-    picture = _swept(folder, figures).picture()
-    if width is not None:
-        picture.set_size_inches(width, picture.get_figheight())
-    picture.savefig(out)
+    save_picture(_swept(folder, figures).picture(width), out)
     print(f"wrote {out}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from allocator.conversion import is_number
-from allocator.experiments.whatif.rows import Column, Row, WhatIf
+from allocator.experiments.whatif.rows import Column, Row, WhatIf, usual_row
 from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
@@ -174,9 +174,10 @@ def _charts(result: WhatIf, along: Mapping[str, Mapping[str, Line]]) -> str:
     if len(result.side_by_side) < 2:
         return ""
     labels, summaries = [row.label for row in result.side_by_side], [row.figures for row in result.side_by_side]
-    if result.recorded is not None:
+    usual = usual_row(result.rows)
+    if result.recorded is not None and usual.load == 1:
         # what differs by less than the simulation from the record is no better
-        summaries[0] = {**summaries[0], OFF: off_by(summaries[0], result.recorded.figures)}
+        summaries[0] = {**summaries[0], OFF: off_by(usual.figures, result.recorded.figures)}
     shown = [f for f in figures if any(math.isfinite(value_of(f, summary)) for summary in summaries)]
     panels = "".join(figure_panels(shown, summaries, labels))
     how = f"Behind each value its ratio to that of {labels[0]}."

@@ -102,6 +102,11 @@ class Row:
         return value_of(figure, larger.figures) - value_of(figure, self.figures)
 
 
+def usual_row(rows: Sequence[Row]) -> Row:
+    """The first row at the load that the trace has; the first of all where none is."""
+    return next((row for row in rows if row.load == 1), rows[0])
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table for people: the figure, and of each row a text with its ratio to the first, or nothing."""
@@ -130,8 +135,8 @@ class WhatIf:
     recorded : the schedule that the trace records, on the first cluster, which is set beside the rows and is none of
         them: it was not simulated, and is of load 1 whatever they are of; None where the trace records none.
     told_of_record : what one must know of it, or why it is left out; empty: nothing.
-    calibration : how near the first row comes to it; None where nothing says so.
-    answer : what follows for waiting, in up to three sentences; of jobs of a log.
+    calibration : how near the first row at load 1 comes to it; None where nothing says so.
+    answer : what follows for waiting, in a few sentences; of jobs of a log.
     """
 
     rows: tuple[Row, ...]
@@ -364,8 +369,10 @@ def _table(labels: Sequence[Sequence[str]], headings: Sequence[str], columns: Se
     from rich.text import Text
 
     table = Table(**about, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", vertical="bottom" if len(headings) > 1 else "top")
+    for place, heading in enumerate(headings):
+        # breaks between words
+        longest = max((len(word) for label in labels for word in label[place].split()), default=0)
+        table.add_column(heading, overflow="fold", min_width=longest, vertical="bottom" if len(headings) > 1 else "top")
     for figure in (column.figure for column in columns):
         unit = f"\n({figure.unit})" if figure.unit else "\n "
         table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)

@@ -140,8 +140,8 @@ class Job:
     reports : whether its trainer has told steps, in whatever start; otherwise they are estimated from the time it ran.
     unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
-    queued_seconds : that it waited, before the present state. run_seconds, gpu_seconds : that it ran, in leases that are
-        over; one that was told to end runs until it has ended.
+    queued_seconds : that it waited, before the present state.
+    run_seconds, gpu_seconds : that it ran, in leases that are over; one that was told to end runs until it has ended.
     failures : starts that ended with an error. restarts : starts after the first.
     lost : starts in a row of which nobody knows the end, as with their node, or that the cluster refused.
     fruitless : leases in a row that ended without a newly saved step.

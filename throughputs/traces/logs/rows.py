@@ -138,7 +138,7 @@ class Rows:
         kept = kept[np.argsort(submitted[kept], kind="stable")]
         self.origin = float(submitted[kept[0]])
         started, ended = self._recorded(kept, submitted, seconds)
-        self._note(running[kept])
+        self._note(kept, running[kept])
         partition, gpu_type, model = self._text("partition")[kept], self._gpu_types(kept), self._text("model")[kept]
         self._check_renamed(partition, gpu_type, model)
         return {
@@ -249,6 +249,7 @@ class Rows:
             self.ending[np.isin(words, those)] = ending
         if "start" in self.columns:
             self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
+        self._understood = np.isin(words, ("", *_WAITING, *_RUNNING)) | (self.ending != "")
         return np.isin(words, _RUNNING)
 
     def _gpus(self) -> Floats:
@@ -442,12 +443,18 @@ class Rows:
                     )
         return models
 
-    def _note(self, running: Flags) -> None:
+    def _note(self, kept: Positions, running: Flags) -> None:
         zone, columns = self.clock.zone, self.columns
+        other = Counter(self._cells("state")[kept[~self._understood[kept]]].tolist())
+        states = ", ".join(f"{name} {count:,}" for name, count in other.most_common(_MOST_NAMED))
         no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
         alone = "start" not in columns and self.layout is None
         for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
+            (
+                states and self.layout is None,
+                f"states that are not understood, of jobs that count as completed: {states}",
+            ),
             (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (--zone says otherwise)"),
             (
                 self.clock.twice,
