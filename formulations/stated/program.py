@@ -224,7 +224,7 @@ def _judged(program: _Program, name: str, options: dict[str, Any]) -> Judged[_Fo
             data, chain, inverse = problem.get_problem_data(upper, solver_opts=options)
             raw = chain.solve_via_data(problem, data, solver_opts=options)
             problem.unpack_results(raw, chain, inverse)
-    except (cp.error.SolverError, ValueError) as error:
+    except cp.error.SolverError as error:
         raise RuntimeError(str(error)) from None
     except ValueError as error:
         raise InputError(program.source, field="statement", found=str(error), expected="finite numbers") from None

@@ -16,6 +16,7 @@ import pytest
 
 from allocator.cli import main
 from allocator.cli.options.groups import Given
+from allocator.cli.service.jobs import _harmless
 from allocator.cli.service.options import asked_or_read
 from allocator.cli.service.serve_options import Told
 from allocator.runtime.door import client as door
@@ -163,6 +164,11 @@ def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch):
         pass
     with pytest.raises(NoServiceError, match="allocator serve --state"):
         Client(tmp_path).follow("status")
+
+
+def test_what_a_job_prints_does_not_steer_a_terminal():
+    printed = b"\x1b[31mred\x1b[0m 50%\r100%\n\x1b]0;title\x07\x1b[2J\xff"
+    assert _harmless(printed) == b"\x1b[31mred\x1b[0m 50%\r100%\n\\x1b]0;title\\x07\\x1b[2J\xff"
 
 
 FIRST = Told.of_events(None, None)

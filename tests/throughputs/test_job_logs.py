@@ -383,9 +383,10 @@ def test_start_end_and_share_of_a_gpu_are_kept(imported):
     assert "before the submission: 1" in found.notes[0]
 
 
-def test_states_that_are_not_understood_are_told(imported):
-    found = imported("submit,hours,gpus,state\n0,1,1,Evicted\n1,1,1,done\n2,1,1,\n3,1,0,Moved\n4,1,1,Evicted\n")
-    assert any(note.endswith("not understood, of jobs that count as completed: Evicted 2") for note in found.notes)
+def test_states_that_are_not_understood_and_long_durations_are_told(imported):
+    found = imported("submit,hours,gpus,state\n0,9999999,1,Evicted\n1,1,1,done\n2,1,1,\n3,1,0,Moved\n4,1,1,Evicted\n")
+    told = [note for note in found.notes if "Evicted 2" in note or "1, up to 1,141 years" in note]
+    assert len(told) == 2
 
 
 def test_types_of_gpus_come_from_what_a_job_was_given_then_from_what_it_asked_for(imported):

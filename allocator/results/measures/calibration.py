@@ -72,7 +72,7 @@ class Calibration:
     @property
     def factor(self) -> float:
         """How many times the one mean is the other, at least 1, where a wait of less than a minute counts as one."""
-        waits = self.table.loc[0, ["recorded", "simulated"]].clip(lower=_LEAST)
+        waits = self.table[["recorded", "simulated"]].iloc[0].clip(lower=_LEAST).to_numpy()
         return float(waits.max() / waits.min())
 
     def as_dict(self) -> JsonObject:

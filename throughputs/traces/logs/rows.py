@@ -46,6 +46,10 @@ _ENDINGS = {
 """The first words of states of jobs that are over, by how those ended."""
 
 _HOUR = 3600.0
+_YEAR = 365.25 * 24 * _HOUR
+
+_LONG = 10
+"""Years that no job takes."""
 
 _NO_LIMIT = ("UNLIMITED", "PARTITION_LIMIT", "NOT_SET", "INVALID")
 """How Slurm writes that a job has no time limit of its own."""
@@ -138,7 +142,7 @@ class Rows:
         kept = kept[np.argsort(submitted[kept], kind="stable")]
         self.origin = float(submitted[kept[0]])
         started, ended = self._recorded(kept, submitted, seconds)
-        self._note(kept, running[kept])
+        self._note(kept, running[kept], seconds[kept] / _YEAR)
         partition, gpu_type, model = self._text("partition")[kept], self._gpu_types(kept), self._text("model")[kept]
         self._check_renamed(partition, gpu_type, model)
         return {
@@ -443,7 +447,7 @@ class Rows:
                     )
         return models
 
-    def _note(self, kept: Positions, running: Flags) -> None:
+    def _note(self, kept: Positions, running: Flags, years: Floats) -> None:
         zone, columns = self.clock.zone, self.columns
         other = Counter(self._cells("state")[kept[~self._understood[kept]]].tolist())
         states = ", ".join(f"{name} {count:,}" for name, count in other.most_common(_MOST_NAMED))
@@ -454,6 +458,11 @@ class Rows:
             (
                 states and self.layout is None,
                 f"states that are not understood, of jobs that count as completed: {states}",
+            ),
+            (
+                (long := int((years > _LONG).sum())),
+                f"durations of more than {_LONG} years: {long:,}, up to {np.nanmax(years, initial=0.0):,.0f} years; "
+                "does --duration-unit have to be another?",
             ),
             (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (--zone says otherwise)"),
             (
