@@ -17,7 +17,6 @@ from allocator.report.page.markup import document, heading, legend
 from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
     allocation_section,
-    bars_section,
     course_sections,
     distribution_sections,
     jobs_section,
@@ -106,7 +105,6 @@ def render_report(
             *sections,
             comparison_section(policies),
             differences_section(policies, policies.differences(summaries)),
-            bars_section(policies.summaries),
             *distribution_sections(results, of_run, shown.rho, shown.meaning),
             *course_sections(runs, of_run, payload["origin"]),
             timeline_section(names),
