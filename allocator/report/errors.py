@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from allocator.report.figures import MISSING, Row
 from throughputs.files import JsonObject
-from throughputs.shown import escape, html_table
+from throughputs.shown import escape, html_table, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,14 +25,8 @@ _COLUMNS = ("real", "simulated", "error")
 
 def errors_table(comparison: JsonObject) -> Table:
     """Figures of both runs with the error of the simulation."""
-    from rich.table import Table
-
-    table = Table("figure", title=f"{comparison['policy']}: simulated beside real")
-    for name in _COLUMNS:
-        table.add_column(name, justify="right")
-    for row in _figures(comparison):
-        table.add_row(*row)
-    return table
+    title = f"{comparison['policy']}: simulated beside real"
+    return text_table(("figure", *_COLUMNS), _figures(comparison), title=title)
 
 
 def errors_section(comparison: JsonObject) -> str:

@@ -204,6 +204,11 @@ def title_of(figure: Figure) -> str:
     return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
 
 
+def heading_of(figure: Figure) -> str:
+    """The same over lines of a narrow column."""
+    return figure.heading.replace(" ", "\n", 1) + (f"\n({figure.unit})" if figure.unit else "\n ")
+
+
 def value_of(figure: Figure, summary: Row) -> float:
     """The value in the column's unit; nan when it is missing."""
     value = summary.get(figure.key)

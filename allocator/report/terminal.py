@@ -19,6 +19,7 @@ from allocator.report.figures import (
     format_column,
     format_count,
     format_differences,
+    heading_of,
     ties,
 )
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
@@ -150,7 +151,7 @@ def _grid(
     table.add_column("policy", overflow="fold", min_width=longest)
     columns = []
     for figure in figures:
-        table.add_column(_heading(figure), justify="right", vertical="bottom", no_wrap=True)
+        table.add_column(heading_of(figure), justify="right", vertical="bottom", no_wrap=True)
         stars = marked(figure)
         columns.append(
             [
@@ -172,13 +173,9 @@ def _no_room(left_out: Sequence[Figure], where: str) -> list[str]:
     return [f"no room here for {names}: see {where}"] if names else []
 
 
-def _heading(figure: Figure) -> str:
-    return figure.heading.replace(" ", "\n", 1) + (f"\n({figure.unit})" if figure.unit else "\n ")
-
-
 def _width(figure: Figure, texts: Sequence[str]) -> int:
     """Of the column of a figure, with the star of the best and the space before it."""
-    lines = [*_heading(figure).split("\n"), *(text + "*" for text in texts)]
+    lines = [*heading_of(figure).split("\n"), *(text + "*" for text in texts)]
     return 1 + max(map(len, lines))
 
 

@@ -17,19 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from allocator.report.page.seeds import half_width
 from throughputs import InputError
 from throughputs.arrays import Positions
 from throughputs.files import write_text
+from throughputs.shown import text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_WIDE = 40
-"""Longer cells of a table on the screen are wrapped."""
+    from rich.table import Table
 
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 
@@ -116,17 +113,9 @@ def label(value: Any) -> str:
 
 def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     """A table for a terminal: words to the left, figures to the right."""
-    made = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in cells:
-        words = _words(cells[name])
-        least = min(max((len(str(cell)) for cell in cells[name]), default=0), _WIDE)
-        heading = str(name).replace(", ", ",\n")
-        made.add_column(
-            heading, justify="left" if words else "right", min_width=least, overflow="fold", no_wrap=not words
-        )
-    for row in cells.itertuples(index=False):
-        made.add_row(*map(str, row))
-    return made
+    headings = (str(name).replace(", ", ",\n") for name in cells)
+    words = [place for place, name in enumerate(cells) if _words(cells[name])]
+    return text_table(headings, cells.itertuples(index=False), words=words, title=title, caption=caption)
 
 
 def _words(cells: pd.Series) -> bool:

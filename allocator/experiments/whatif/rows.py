@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, value_of
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, heading_of, value_of
 from allocator.report.presentation import exceeded_shares
 from allocator.results.output import as_json
-from throughputs.shown import as_text, escape
+from throughputs.shown import as_text, escape, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -359,16 +359,6 @@ def next_gpus_table(result: WhatIf) -> Table:
 
 
 def _table(labels: Sequence[Sequence[str]], headings: Sequence[str], columns: Sequence[Column], **about: Any) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(**about, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", vertical="bottom" if len(headings) > 1 else "top")
-    for figure in (column.figure for column in columns):
-        unit = f"\n({figure.unit})" if figure.unit else "\n "
-        table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
-    for label, *cells in zip(labels, *(column.cells() for column in columns), strict=False):
-        table.add_row(*map(Text, (*label, *cells)))
-    return table
+    heads = [*headings, *(heading_of(column.figure) for column in columns)]
+    rows = zip(labels, *(column.cells() for column in columns), strict=False)
+    return text_table(heads, ((*label, *cells) for label, *cells in rows), words=range(len(headings)), **about)
