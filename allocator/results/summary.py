@@ -116,12 +116,13 @@ class Summary(Mapping[str, Any]):
     gpu_utilization, busy_gpu_utilization, known_gpu_utilization : what jobs were measured to use of the GPUs, mean over
         all GPUs while jobs arrived, and over those that jobs had; and the part of these of which it is known. Only
         where the trace says it of a job; see `measures.gpu_utilization`.
-    by_priority : rows of `SimulationResult.priorities`, where jobs differ in weight.
+    by_priority : one row per priority weight, heaviest first, where jobs differ in it.
     by_size : one row per number of GPUs (1, 2-4, 5-8, 9-16, 17+), where jobs differ in it.
     by_user, by_partition : one row per user, and per partition (virtual cluster), where the jobs name theirs.
     by_accelerator : one row per accelerator type, where there are several: GPU hours, those of a completed job,
         utilisation, fragmentation.
-    by_entity : rows of `SimulationResult.entities`, where the run has entities.
+    by_entity : one row per entity, parents first, with all that is inside it, where the run has entities; the last row, if
+        any, is of jobs outside entities. throughput_share is its part of the work done.
 
     >>> import allocator
     >>> trace = allocator.Trace(["one", "other"], [1, 1], [100.0, 100.0], [0.0, 0.0])

@@ -35,9 +35,8 @@ def simulate_command(
 ) -> None:
     """Simulate a policy over a trace, round by round.
 
-    Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, priorities.csv if jobs differ in weight
-    and entities.csv with --entities; `python -m pydoc allocator.Summary` describes the figures and
-    `python -m pydoc allocator.SimulationResult` the columns.
+    Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR; `python -m pydoc allocator.Summary`
+    describes the figures and `python -m pydoc allocator.SimulationResult` the columns.
 
     Parameters
     ----------
