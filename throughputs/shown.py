@@ -78,6 +78,12 @@ def text_table(
     return table
 
 
+def html_lines(text: str) -> str:
+    """Lines as a notebook shows them, the first one bold."""
+    first, _, others = escape(text).partition("\n")
+    return f"<b>{first}</b><pre>{others}</pre>"
+
+
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> str:
     """An HTML table; numbers to four digits, text escaped, None and nan as a dash.
 

@@ -28,7 +28,7 @@ from allocator.report.figures import OFF, format_column, off_by, title_of
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
 from allocator.report.progress import Advance
-from allocator.report.terminal import comparison_table
+from allocator.report.terminal import shown_policies
 from allocator.results.fairness import isolated_rho
 from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.outcomes import RECORDED
@@ -105,9 +105,7 @@ class Compared:
         return table + "".join(f"<div>{escape(line)}</div>" for line in (*self.notes, *self.failures))
 
     def __str__(self) -> str:
-        policies = Policies.of(self.summaries)
-        table = comparison_table(policies.summaries, half_widths=policies.half_widths)
-        return as_text([table, *self.notes, *self.failures], width=200)
+        return as_text([*shown_policies(Policies.of(self.summaries)), *self.notes, *self.failures], width=200)
 
 
 def compare(

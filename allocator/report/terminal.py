@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from allocator.report.breakdowns import parts_tables
 from allocator.report.figures import (
     MISSING,
     Figure,
@@ -22,11 +23,13 @@ from allocator.report.figures import (
     heading_of,
     ties,
 )
+from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
 from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from allocator.protocol.allocation import Allocation
 
@@ -191,22 +194,32 @@ def _fitting(widths: Mapping[Figure, int], room: int, *, details: bool) -> tuple
     return kept, [figure for figure in widths if figure not in kept and not figure.detail]
 
 
-def extra_figures(summary: Row) -> list[str]:
-    """Lines for what only some runs have, beside the caption of their table: a limit that was met, cost, deadlines."""
+def shown_policies(
+    policies: Policies, differences: Rows = (), *, title: str | None = None, width: int | None = None
+) -> Iterator[Table | Text]:
+    """All that a terminal shows of policies: their table, paired `differences`, lines and tables of what some have."""
+    from rich.text import Text
+
+    summaries = policies.summaries
+    yield comparison_table(summaries, title=title, width=width, half_widths=policies.half_widths)
+    if differences:
+        yield differences_table(summaries, differences, width=width)
+    for summary in summaries:
+        for line in _extra_figures(summary):
+            yield Text(f"{summary.get('label', summary['policy'])}: {line}")
+    yield from parts_tables(summaries)
+
+
+def _extra_figures(summary: Row) -> list[str]:
+    """Lines for what only some runs have, beside the caption of their table: a limit that was met, deadlines."""
     lines = []
     if summary["status"] != "completed":
         unfinished = format_count(summary["unfinished_jobs"])
         lines.append(f"{summary['status']}: {summary['status_detail']}; {unfinished} jobs unfinished")
-    if summary["cost"] is not None:
-        lines.append(f"cost ${summary['cost']:,.2f}")
     if count := summary.get("deadline_jobs"):
-        jobs = f"{format_count(count)} job{'s' * (count > 1)}"
-        lines.append(f"{summary['deadline_ratio']:.1%} of {jobs} with a deadline in time")
         counts = ", ".join(f"{format_count(summary[name])} {name}" for name in ("admitted", "met", "late"))
-        lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
-    if count := summary.get("fallback_decisions"):
-        decisions = f"{format_count(count)} of {format_count(summary['policy_calls'])} decisions"
-        lines.append(f"{decisions} were left to another solver or rule, see warnings")
+        wasted = f"{summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time"
+        lines.append(f"{format_count(count)} job{'s' * (count > 1)} with a deadline: {counts}; {wasted}")
     for row in summary.get("by_priority", []):
         jct = MISSING if row["average_jct"] is None else f"{row['average_jct'] / 3600:.2f} h"
         lines.append(f"weight {row['priority_weight']:g}: {format_count(row['jobs'])} jobs, average JCT {jct}")

@@ -54,10 +54,10 @@ def save_result(result: SimulationResult, directory: str | Path) -> JsonObject:
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
     There is also efficiency.csv if jobs have deadlines and their throughput by number of GPUs is known,
-    fragmentation.parquet where servers have several GPUs; and for `allocator.explain` rates.parquet, capacity.parquet where GPUs came or went, and
-    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed.
-    Each file is replaced in one step, the summary last:
-    where it stands, the run is complete.
+    fragmentation.parquet where servers have several GPUs; and for `allocator.explain` rates.parquet, capacity.parquet
+    where GPUs came or went, and decisions.parquet and shares.parquet where the policy decided on shares of time. The
+    directory is made if needed. Each file is replaced in one step, the summary last: where it stands, the run is
+    complete.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from allocator.results.measures.parts import SIZE_CLASSES
 from allocator.results.metrics import summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 from throughputs.files import JsonObject
-from throughputs.shown import escape
+from throughputs.shown import html_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,5 +149,4 @@ class SimulationResult:
         return str(self.summary())
 
     def _repr_html_(self) -> str:
-        first, *others = map(escape, str(self).splitlines())
-        return f"<b>{first}</b><br>" + "<br>".join(others)
+        return html_lines(str(self))

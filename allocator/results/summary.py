@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from throughputs.files import JsonObject
-from throughputs.shown import html_table
+from throughputs.shown import html_lines
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 _HOUR = 3600.0
 _MISSING = "-"
 
-
-_UNITS = {
-    "s": ("_jct", "_time", "_seconds", "makespan", "window_start", "window_end"),
-    "GPU h": ("_gpu_hours", "gpu_hours_per_job"),
-    "dollars": ("cost",),
-    "jobs/GPU": ("_contention",),
-    "jobs": ("_queue", "_active", "exceeded_jobs", "admitted", "rejected", "met", "late"),
-}
-"""By what the names of figures end in; all others are numbers without a unit."""
 
 # A figure that not every run has.
 Number = float | None
@@ -121,8 +112,8 @@ class Summary(Mapping[str, Any]):
     by_user, by_partition : one row per user, and per partition (virtual cluster), where the jobs name theirs.
     by_accelerator : one row per accelerator type, where there are several: GPU hours, those of a completed job,
         utilisation, fragmentation.
-    by_entity : one row per entity, parents first, with all that is inside it, where the run has entities; the last row, if
-        any, is of jobs outside entities. throughput_share is its part of the work done.
+    by_entity : one row per entity, parents first, with all that is inside it, where the run has entities; the last
+        row, if any, is of jobs outside entities. throughput_share is its part of the work done.
 
     >>> import allocator
     >>> trace = allocator.Trace(["one", "other"], [1, 1], [100.0, 100.0], [0.0, 0.0])
@@ -267,18 +258,10 @@ class Summary(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Summary({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
     def _repr_html_(self) -> str:
-        rows = [
-            (name, value, next((unit for unit, ends in _UNITS.items() if name.endswith(ends)), ""))
-            for name, value in self.items()
-            if isinstance(value, int | float)
-        ]
-        return html_table(("figure", "value", "unit"), rows, caption=self._lines()[0])
+        return html_lines(str(self))
 
-    def _lines(self) -> list[str]:
+    def __str__(self) -> str:
         """The figures that matter most, in at most ten lines."""
         rho = _MISSING if self.worst_rho is None else f"{self.worst_rho:.2f}"
         fairness = f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated"
@@ -308,7 +291,7 @@ class Summary(Mapping[str, Any]):
             lines.append(f"${self.cost:,.2f} for busy GPUs")
         if self.policy_seconds is not None:
             lines.append(f"{self.policy_calls:,} decisions in {self.policy_seconds:.2f} s")
-        return lines
+        return "\n".join(lines)
 
 
 def _hours(seconds: float | None) -> str:

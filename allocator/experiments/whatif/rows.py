@@ -12,7 +12,7 @@ from allocator.cluster import Cluster
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, heading_of, value_of
 from allocator.report.presentation import exceeded_shares
 from allocator.results.output import as_json
-from throughputs.shown import as_text, escape, text_table
+from throughputs.shown import as_text, html_lines, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,21 +267,17 @@ class WhatIf:
 
     def __str__(self) -> str:
         """The rows with the figures that matter most, in about ten lines."""
-        return "\n".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        lines = self._lines()
-        return f"<b>{escape(lines[0])}</b><pre>{escape(chr(10).join(lines[1:]))}</pre>"
-
-    def _lines(self) -> list[str]:
         columns = [column for column in self.columns() if column.figure.key in _PRINTED_FIGURES]
         table = _table([[row.label] for row in self.side_by_side[:_PRINTED_ROWS]], [""], columns)
         more = len(self.side_by_side) - _PRINTED_ROWS
         notes = [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
         ahead = [self.answer] if self.answer else []
         ahead.append(f"{self.counted}, of {self.trace}; × is the ratio to the first row")
-        return [*ahead, as_text([table], width=200).strip("\n"),
-                *([f"... and {more} more rows, see .table"] if more > 0 else []), *notes]  # fmt: skip
+        rest = [f"... and {more} more rows, see .table"] if more > 0 else []
+        return "\n".join([*ahead, as_text([table], width=200).strip("\n"), *rest, *notes])
+
+    def _repr_html_(self) -> str:
+        return html_lines(str(self))
 
     def columns(self) -> list[Column]:
         """The figures of the rows as they are shown, with the ratios to the first; the jobs done, where not all are."""
