@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from throughputs.files import JsonObject
@@ -292,6 +292,10 @@ class Summary(Mapping[str, Any]):
         if self.policy_seconds is not None:
             lines.append(f"{self.policy_calls:,} decisions in {self.policy_seconds:.2f} s")
         return "\n".join(lines)
+
+
+NUMBERS = tuple(each.name for each in fields(Summary) if each.type in ("int", "float", "Number", "Count"))
+"""Names of the figures that are numbers, in their order."""
 
 
 def _hours(seconds: float | None) -> str:

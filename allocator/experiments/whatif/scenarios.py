@@ -17,7 +17,7 @@ from allocator.experiments.compare import in_words, recorded_beside
 from allocator.experiments.definition import Sweep, definition_of_policies
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.runner import run
-from allocator.experiments.store import NOT_OF_SATURATED, Store
+from allocator.experiments.store import OF_COMPLETED, Store
 from allocator.experiments.whatif.page import write_scenarios
 from allocator.experiments.whatif.rows import Row, WhatIf
 from allocator.experiments.workloads import Recorded
@@ -401,7 +401,7 @@ def _record(run: Run, records: Mapping[str, Any]) -> Mapping[str, Any]:
     record: dict[str, Any] = {"prices": {}} | records.get(run.key, lost)
     figures = {} if record["status"] == "failed" else dict(record["figures"])
     if record["status"] == "saturated":
-        figures |= dict.fromkeys(figures.keys() & set(NOT_OF_SATURATED))
+        figures |= dict.fromkeys(filter(OF_COMPLETED.search, figures))
     return record | {"figures": figures}
 
 
