@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+PRINTED = "printed_"
+"""Before the name of a figure, as a column: what a paper prints."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -189,19 +192,23 @@ def against_load(study: Study, results: pd.DataFrame, **settings: Any) -> Figure
 
 
 def side_by_side(study: Study, results: pd.DataFrame) -> Figure:
-    """A panel for each column of the table, a bar for each group of runs."""
+    """A panel for each column of the table, a bar for each group of runs, and a mark for what a paper prints of it."""
     figures.use_style()
-    results = results.assign(series=_joined(results, study.by))
+    # by their policy first, whose colours they have
+    results = results.assign(series=_joined(results, sorted(study.by, key=lambda name: name != "policy")))
     height = max(3.2, 0.24 * results["series"].nunique())
-    figure, panels = figures.panels(len(study.shown), width=3.2, height=height)
-    for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
-        first = axes is panels[0]
-        figures.bars(axes, results, value=shown.column, unit=shown.unit, series="series", names=first)
+    measured = {title: shown for title, shown in study.shown.items() if not shown.column.startswith(PRINTED)}
+    figure, panels = figures.panels(len(measured), width=3.2, height=height)
+    for axes, (title, shown) in zip(panels, measured.items(), strict=True):
+        printed = PRINTED + shown.column
+        known = dict(zip(results["series"], results[printed], strict=True)) if printed in results else {}
+        how: dict[str, Any] = {"series": "series", "names": axes is panels[0], "published": known}
+        figures.bars(axes, results, value=shown.column, unit=shown.unit, **how)
         axes.set_title(title)
     return figure
 
 
-def _joined(results: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+def _joined(results: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     def told(name: str) -> pd.Series:
         """A number says what it is of."""
         texts, number = results[name].map(tables.label), pd.api.types.is_numeric_dtype(results[name])
