@@ -102,7 +102,7 @@ def test_deadlines_are_drawn_by_the_seed():
         "-c a100:8 --gpus-per-server h100:8 | --gpus-per-server 'h100' a100",
         "-c a100:8 --vary round_seconds=60 --vary round_seconds=9 | --vary '60, 9'",
         "-c a100:8 --set round_second=3 | 'round_seconds'",
-        "-c a100:8 --throughputs none.csv | workload.throughputs 'none.csv'",
+        "-c a100:8 --throughputs none.csv | none.csv: No such file or directory",
         "-c a100:8 --prices h100:3 | a100",
         "-c v100:4,k80:4 | table",
         "-c a100:8 --entities-by user | user",

@@ -38,7 +38,8 @@ from allocator.cluster import Cluster
 from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
-from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
+from allocator.experiments.whatif import whatif
+from allocator.experiments.whatif.page import PAGE
 from allocator.experiments.whatif.rows import next_gpus_table, rows_table
 from allocator.experiments.workloads import Recorded
 from allocator.presets import preset
@@ -99,26 +100,26 @@ def whatif_command(
     variants = read_variants(policies, "--policies")
     made, jobs = _clusters(clusters, given), read_jobs(trace)
     penalties = () if restart_penalty is None else distinct_numbers("--restart-penalty", restart_penalty, NotNegative)
-    scenarios = Scenarios(
-        trace=str(trace),
-        clusters=made,
-        policies=tuple(variants),
-        loads=distinct_numbers("--load", load, Positive),
-        restart_penalties=penalties,
-        vary=varied(given, variants),
-        workload=workload_given(given),
-        settings=settings_given(given, variants),
-        seed=given.get("seed", 0),
-        next_gpus=next_gpus,
-    )
     _say_what_is_not_used(trace, jobs, made, variants, given)
     screen = rich_console(stderr=True)
-    told = None if as_json and not screen.is_terminal else screen
     try:
-        result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=told)
+        result = whatif(
+            trace,
+            made,
+            policies,
+            loads=distinct_numbers("--load", load, Positive),
+            restart_penalties=penalties,
+            vary=varied(given, variants),
+            settings=settings_given(given, variants),
+            out=out,
+            jobs=cores() if parallel is None else parallel,
+            console=None if as_json and not screen.is_terminal else screen,
+            next_gpus=next_gpus,
+            seed=given.get("seed", 0),
+            **workload_given(given),
+        )
     except KeyboardInterrupt:
         stopped(out)
-    page = write_scenarios(result, out)
     if as_json:
         print_json(result.as_dict())
     else:
@@ -131,7 +132,7 @@ def whatif_command(
         shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:
             shown.print(next_gpus_table(result))
-        shown.print(f"Page: {page}", soft_wrap=True)
+        shown.print(f"Page: {out / PAGE}", soft_wrap=True)
     for line in result.notes:
         warn(line)
     for line in result.failed:

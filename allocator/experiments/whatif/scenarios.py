@@ -29,7 +29,6 @@ from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame
-from throughputs.goodput.trainings.profiled import EMBEDDED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,16 +214,12 @@ def whatif(
     restart_penalties: Sequence[float] = (),
     vary: Mapping[str, Sequence[Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
-    throughputs: str | os.PathLike[str] | None = None,
-    prices: Mapping[str, float] | str | os.PathLike[str] | None = None,
-    slos: bool = False,
-    whole_gpus: bool = False,
-    entities_by: str | None = None,
     seed: int = 0,
     next_gpus: int | None = None,
     out: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     console: Console | None = None,
+    **workload: Any,
 ) -> WhatIf:
     """What would happen to the jobs of a trace on other clusters, at other loads, under other policies.
 
@@ -242,16 +237,16 @@ def whatif(
         clock moves with the arrival of its job.
     restart_penalties : what it costs every gang to start, seconds; that of the preset if there is none.
     vary, settings : settings with several values and with one, by name, "preset" included, as in a sweep.
-    throughputs : file of a throughput table. On GPUs of one type, or of types that are equally fast, none is needed.
-    prices : dollars per GPU hour by type, or a file of histories.
-    slos : draw a deadline for jobs without one.
-    whole_gpus : jobs that ask for a fraction of a GPU have it whole.
-    entities_by : "user", "partition" or "account": those of the trace become entities, of equal weight.
     seed : of everything that is drawn.
     next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
     out : folder for table, page and runs; what it holds already is not run again. None: nothing is kept.
     jobs : runs at a time, in processes of their own; 1: one after the other, in this process.
     console : where progress goes; None: nowhere.
+    workload : what a sweep has of its jobs (docs/sweeps.md): `throughputs`, file of a throughput table, of which none
+        is needed on GPUs of one type, or of types that are equally fast; `prices`, dollars per GPU hour by type, or a
+        file of histories; `slos`, draw a deadline for jobs without one; `whole_gpus`, jobs that ask for a fraction of a
+        GPU have it whole; `entities_by`, "user", "partition" or "account": those of the trace become entities, of
+        equal weight.
 
     Returns
     -------
@@ -265,13 +260,6 @@ def whatif(
     """
     trace = trace if isinstance(trace, str | os.PathLike) else trace_of(trace)
     listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
-    workload = {
-        "slos": slos,
-        "whole_gpus": whole_gpus or None,
-        "entities_by": entities_by,
-        "throughputs": None if throughputs is None else _named(throughputs),
-        "prices": dict(prices) if isinstance(prices, Mapping) else prices and str(Path(prices).resolve()),
-    }
     with tempfile.TemporaryDirectory() as passing:
         file, name = Path(passing) / "trace.csv", trace.source if isinstance(trace, Trace) else str(trace)
         if isinstance(trace, Trace):
@@ -283,25 +271,19 @@ def whatif(
             loads=tuple(loads),
             restart_penalties=tuple(restart_penalties),
             vary=vary or {},
-            workload={name: value for name, value in workload.items() if value is not None},
+            workload={name: str(each) if isinstance(each, Path) else each for name, each in workload.items()},
             settings=settings or {},
             seed=seed,
             next_gpus=next_gpus,
         )
         folder = Path(passing if out is None else out)
-        result = run_scenarios(scenarios, folder, jobs=jobs, console=console, name=name)
+        result = _run(scenarios, folder, jobs=jobs, console=console, name=name)
         if out is not None:
             write_scenarios(result, folder)
     return result
 
 
-def _named(throughputs: str | os.PathLike[str]) -> str:
-    """The file or folder from wherever it is read, or the name of the embedded profiles."""
-    path = Path(throughputs)
-    return EMBEDDED if str(path) == EMBEDDED and not path.exists() else str(path.resolve())
-
-
-def run_scenarios(
+def _run(
     scenarios: Scenarios, folder: Path, *, jobs: int = 1, console: Console | None = None, name: str | None = None
 ) -> WhatIf:
     """Run what `folder` does not hold yet of the scenarios, `jobs` at a time, and set the rows side by side.
