@@ -59,7 +59,7 @@ class Presentation:
         figures = {
             figure.key: _by(yardstick, figure)
             for figure in (*FIGURES, *OF_SOME_RUNS)
-            if not figure.optional or any(summary.get(figure.key) is not None for summary in summaries)
+            if any(summary.get(figure.key) is not None for summary in summaries)
         }
         logged = all("average_bounded_slowdown" in summary for summary in summaries) and bool(summaries)
         if logged and yardstick == "isolated":
