@@ -61,6 +61,9 @@ _LEAST_FIRST = (
 )
 """Headings of the figures that narrow terminals do without, the least important first; others stay the longest."""
 
+_MOST_ROWS = 40
+"""Jobs, and pairs, that the table of an allocation shows."""
+
 _LABELS = 12
 """Jobs named one by one in a caption."""
 
@@ -226,13 +229,13 @@ def _extra_figures(summary: Row) -> list[str]:
     return lines
 
 
-def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
+def allocation_table(allocation: Allocation) -> Table:
     """Share of time per job and accelerator type, with the price of each type in the last row.
 
     Where jobs share GPUs, the share of a job is that of the job alone, its throughput includes what it does in pairs,
     and rows "a + b" below give the share of each pair and what it adds to the throughput of its two jobs.
 
-    Longer tables keep the first and last rows of jobs and of pairs, `max_rows` each, and say how many were left out.
+    Longer tables keep the first and last rows of jobs and of pairs, `_MOST_ROWS` each, and say how many were left out.
     """
     from rich import box
     from rich.table import Table
@@ -251,15 +254,15 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
 
     def add(names: Sequence[str], first: Ints, shares: Floats, rates: Sequence[str], what: str) -> int:
         """Rows of jobs or of pairs, and how many there was no room for."""
-        count, tail = len(names), max_rows // 4
-        shown = range(count) if count <= max_rows else [*range(max_rows - tail), None, *range(count - tail, count)]
+        count, tail = len(names), _MOST_ROWS // 4
+        shown = range(count) if count <= _MOST_ROWS else [*range(_MOST_ROWS - tail), None, *range(count - tail, count)]
         for row in shown:
             if row is None:
-                table.add_row(f"... {count - max_rows} more{what}", *["..."] * (len(prices) + 2))
+                table.add_row(f"... {count - _MOST_ROWS} more{what}", *["..."] * (len(prices) + 2))
                 continue
             cells = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in shares[row]]
             table.add_row(Text(names[row]), str(int(matrix.scale_factors[first[row]])), *cells, rates[row])
-        return max(count - max_rows, 0)
+        return max(count - _MOST_ROWS, 0)
 
     throughput = [f"{rate:.4g}" for rate in allocation.effective_throughput]
     left_out = add([*map(str, matrix.jobs)], np.arange(matrix.n_jobs), allocation.shares, throughput, "")

@@ -230,7 +230,7 @@ def busiest(means: pd.DataFrame, load: str) -> float:
 
 
 def paired_differences(
-    results: pd.DataFrame, *, value: str, series: str, baseline: Any, by: Sequence[str], pair: str = "seed"
+    results: pd.DataFrame, *, value: str, series: str, baseline: Any, by: Sequence[str]
 ) -> pd.DataFrame:
     """How much a figure differs from that of a baseline on the same jobs, mean over seeds.
 
@@ -240,7 +240,6 @@ def paired_differences(
     value, series : columns.
     baseline : the value of `series` that the others are compared with.
     by : columns that tell the comparisons apart.
-    pair : column that is the same in two runs that are compared.
 
     Returns
     -------
@@ -254,12 +253,14 @@ def paired_differences(
     InputError
         A column is missing, or there is no such baseline.
     """
-    check_columns(results, (value, series, pair, "status", *by))
+    check_columns(results, (value, series, "seed", "status", *by))
     done = results[results["status"] == "completed"]
     base = done[done[series] == baseline]
     if not len(base):
         raise InputError("results of a study", field=series, found=baseline, expected="a value with completed runs")
-    merged = done[done[series] != baseline].merge(base[[*by, pair, value]], on=[*by, pair], suffixes=("", "_of_base"))
+    merged = done[done[series] != baseline].merge(
+        base[[*by, "seed", value]], on=[*by, "seed"], suffixes=("", "_of_base")
+    )
     merged["difference"] = merged[value] - merged[f"{value}_of_base"]
     rows = [
         (*labels, len(group), *interval(group["difference"]))
