@@ -35,7 +35,7 @@ class Summary(Mapping[str, Any]):
     rho is the completion time of a job over that on its isolated share (finish-time fairness; Mahajan et al., NSDI
     2020). Figures that end in ``_static`` and ``_themis`` use the denominators of Shockwave, where profiles of the
     jobs are known (`fairness.static_contention`, `fairness.round_contention`); those that end in ``_isolated`` the
-    completion times of a run in which every job has its fair share (`fairness.isolated_rho`).
+    completion times of a run in which every job has its fair share, where `compare` has one (`isolated_plus`).
 
     With a window all figures but makespan, utilization, leases and cost are of its jobs, and of the time from the first
     arrival among them to the last completion. Beside a schedule out of a log no figure counts a job
@@ -264,7 +264,7 @@ class Summary(Mapping[str, Any]):
     def __str__(self) -> str:
         """The figures that matter most, in at most ten lines."""
         rho = _MISSING if self.worst_rho is None else f"{self.worst_rho:.2f}"
-        fairness = f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated"
+        fairness = f"worst rho {rho}, {percent(self.unfair_fraction)} of jobs unfairly treated"
         if self.average_bounded_slowdown is not None and self.p99_bounded_slowdown is not None:
             fairness = (
                 f"bounded slowdown {self.average_bounded_slowdown:.2f}, 99th percentile {self.p99_bounded_slowdown:.1f}"
@@ -275,8 +275,8 @@ class Summary(Mapping[str, Any]):
             f"99th percentile {_hours(self.p99_jct)}",
             f"on average {_hours(self.average_queueing_time)} without GPUs, "
             f"{_hours(self.average_running_time)} on them",
-            f"makespan {_hours(self.makespan)}, GPUs busy {_percent(self.utilization)} of it, "
-            f"{_percent(self.loaded_utilization)} up to the last arrival",
+            f"makespan {_hours(self.makespan)}, GPUs busy {percent(self.utilization)} of it, "
+            f"{percent(self.loaded_utilization)} up to the last arrival",
             fairness,
         ]
         if self.preemptions is not None:
@@ -286,7 +286,7 @@ class Summary(Mapping[str, Any]):
                 f"{self.failures:,} jobs stopped by failures, {self.lost_gpu_hours or 0.0:,.1f} GPU hours lost"
             )
         if self.deadline_jobs:
-            lines.append(f"{_percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
+            lines.append(f"{percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
         if self.cost is not None:
             lines.append(f"${self.cost:,.2f} for busy GPUs")
         if self.policy_seconds is not None:
@@ -302,7 +302,8 @@ def _hours(seconds: float | None) -> str:
     return _MISSING if seconds is None else f"{seconds / _HOUR:,.2f} h"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A share as a line has it."""
     return _MISSING if share is None else f"{100 * share:.1f} %"
 
 

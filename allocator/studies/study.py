@@ -21,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,8 +173,8 @@ class Study:
         return tables.numbers(results, self.by, self.shown)
 
     def write(self, results: pd.DataFrame, stem: Path) -> list[Path]:
-        """Write the table, and the picture where there is one; paths of the files."""
-        figure = self.draw(self, results) if self.draw else None
+        """Write the table, and the picture where there is one and matplotlib is installed; paths of the files."""
+        figure = self.draw(self, results) if self.draw and find_spec("matplotlib") else None
         return tables.export(stem, self.table(results), figure, self.numbers(results))
 
 
