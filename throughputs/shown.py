@@ -51,7 +51,12 @@ def as_text(parts: Iterable[Any], width: int = 100) -> str:
 
 
 def text_table(
-    headings: Iterable[str], rows: Iterable[Iterable[Any]], *, words: Container[int] = (0,), **about: Any
+    headings: Iterable[str],
+    rows: Iterable[Iterable[Any]],
+    *,
+    words: Container[int] = (0,),
+    padding: Any = (0, 1, 0, 0),
+    **about: Any,
 ) -> Table:
     """A table for a terminal: numbers to the right, columns of words to the left and wrapped where they are long.
 
@@ -60,13 +65,13 @@ def text_table(
     headings : of the columns.
     rows : of as many cells each, texts of rich or what has a text; nothing in them is markup.
     words : positions of the columns of words.
-    about : title, caption and other arguments of `rich.table.Table`.
+    padding, about : title, caption and other arguments of `rich.table.Table`.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(**about, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(**about, box=box.SIMPLE_HEAD, padding=padding)
     heads = list(headings)
     most = max(heading.count("\n") for heading in heads)
     for place, heading in enumerate(heads):

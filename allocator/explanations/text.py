@@ -65,7 +65,7 @@ def _table(numbers: dict[str, list[str]], words: dict[str, list[str]]) -> Table:
     """Columns by heading, numbers to the right; without those in which nothing stands."""
     shown = {heading: cells for heading, cells in (numbers | words).items() if any(cells)}
     left = [place for place, heading in enumerate(shown) if heading in words]
-    return text_table(shown, zip(*shown.values(), strict=True), words=left)
+    return text_table(shown, zip(*shown.values(), strict=True), words=left, padding=(0, 1))
 
 
 def explanation_text(told: Explanation) -> Iterator[RenderableType]:

@@ -35,7 +35,7 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
-from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
+from allocator.conversion import AtLeastOne, NotNegativeWhole, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
 from allocator.experiments.whatif import whatif
@@ -57,7 +57,6 @@ def whatif_command(
     clusters: list[str],
     policies: str = USUAL_POLICY,
     load: str = "1",
-    restart_penalty: str | None = None,
     next_gpus: NotNegativeWhole | None = None,
     given: Annotated[
         Given,
@@ -72,7 +71,7 @@ def whatif_command(
 ) -> None:
     """What would happen to my cluster if it had more GPUs, more work, another policy?
 
-    The rows are all combinations of clusters, loads, restart penalties, settings and policies; the others are compared
+    The rows are all combinations of clusters, loads, settings and policies; the others are compared
     with the first. Ends with a table and one self-contained page, DIR/whatif.html. Rows that DIR holds already are not
     run again. A row that fails is named with its reason, and the exit code is 1.
 
@@ -91,15 +90,12 @@ def whatif_command(
     load : FACTOR,...
         How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the
         arrival of its job.
-    restart_penalty : SECONDS,...
-        What it costs a gang to start, whatever its size; the preset's if omitted.
     next_gpus : COUNT
         Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If
         omitted 1 where that takes at most 8 further runs.
     """
     variants = read_variants(policies, "--policies")
     made, jobs = _clusters(clusters, given), read_jobs(trace)
-    penalties = () if restart_penalty is None else distinct_numbers("--restart-penalty", restart_penalty, NotNegative)
     _say_what_is_not_used(trace, jobs, made, variants, given)
     screen = rich_console(stderr=True)
     try:
@@ -108,7 +104,6 @@ def whatif_command(
             made,
             policies,
             loads=distinct_numbers("--load", load, Positive),
-            restart_penalties=penalties,
             vary=varied(given, variants),
             settings=settings_given(given, variants),
             out=out,

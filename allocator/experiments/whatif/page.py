@@ -32,8 +32,6 @@ _ROOM_ABOVE = 1.08
 FEWEST_POINTS = 3
 """Points of a curve that says more than the table."""
 
-_NAMES = {"restart_penalty_seconds": "restart penalty (s)"}
-
 _STYLE = """
 .figures { width: auto; min-width: 50% }
 .figures thead th { padding-left: 1.6em }
@@ -64,7 +62,7 @@ def _place(row: Row, *, several: bool) -> dict[str, Any]:
     """Where a row stands; `several`: whether there are GPUs of several types."""
     gpus = {f"{name} GPUs" if several else "GPUs": count for name, count in row.cluster.gpus.items()}
     others = {name: value for name, value in row.changes.items() if name not in ("cluster", "gpus")}
-    return gpus | {_NAMES.get(name, name): value for name, value in others.items()}
+    return gpus | others
 
 
 def _lines(name: str, places: Sequence[tuple[Mapping[str, Any], Row]]) -> dict[str, Line]:

@@ -57,8 +57,7 @@ class Row:
     ----------
     label : what tells it from the other rows.
     cluster : where it ran.
-    changes : where it stands, by dimension: cluster, gpus, load, restart_penalty_seconds where the preset does not say
-        it, settings that vary, policy.
+    changes : where it stands, by dimension: cluster, gpus, load, settings that vary, policy.
     status, status_detail : "completed", "saturated", "failed" or "lost", and why.
     figures : the summary of the run, see `allocator.results.metrics.summarize`; empty where there is none.
     prices : time average of the prices of the accelerator types, in `price_unit` per GPU; empty without any.

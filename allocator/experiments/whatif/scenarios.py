@@ -1,4 +1,4 @@
-"""Which runs are asked for - every combination of clusters, loads, restart penalties, settings and policies -, and what
+"""Which runs are asked for - every combination of clusters, loads, settings and policies -, and what
 comes of them: run as a sweep, side by side if wanted, and only what a folder does not hold yet."""
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from allocator.presets.preset import DEFAULT
 from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.measures.completion import completion_figures
 from allocator.results.outcomes import RECORDED
-from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame
@@ -60,9 +59,8 @@ class Scenarios:
     Attributes
     ----------
     trace : file of the jobs.
-    clusters, loads, restart_penalties, vary, policies : the dimensions, in the order in which they vary. Loads multiply
-        the arrival rate. Penalties are what every start costs, seconds; none: that of the preset. `vary` has values by
-        name of a setting, as in a sweep.
+    clusters, loads, vary, policies : the dimensions, in the order in which they vary. Loads multiply the arrival rate.
+        `vary` has values by name of a setting, as in a sweep.
     workload, settings : as in the definition of a sweep (docs/sweeps.md), for all rows.
     seed : of everything that is drawn.
     next_gpus : each row is also simulated with so many more GPUs of each type; 0: not; None: 1 where that takes at most
@@ -71,14 +69,13 @@ class Scenarios:
     Raises
     ------
     InputError
-        Anything that no run could be made of, and a cluster, load, penalty or policy that is there twice.
+        Anything that no run could be made of, and a cluster, load, value or policy that is there twice.
     """
 
     trace: str
     clusters: tuple[Cluster, ...]
     policies: tuple[Variant, ...]
     loads: tuple[float, ...] = (1.0,)
-    restart_penalties: tuple[float, ...] = ()
     vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -90,16 +87,11 @@ class Scenarios:
             raise InputError(_SOURCE, field="clusters", found="none", expected="at least one, as in a100:32")
         if self.next_gpus is not None and self.next_gpus < 0:
             raise InputError(_SOURCE, field="next_gpus", found=self.next_gpus, expected="a number of GPUs, at least 0")
-        for name, values in (("clusters", self.clusters), ("restart_penalties", self.restart_penalties)):
-            texts = [str(value) for value in values]
-            if len(set(texts)) < len(texts):
-                raise InputError(_SOURCE, field=name, found=", ".join(texts), expected="each once")
+        texts = list(map(str, self.clusters))
+        if len(set(texts)) < len(texts):
+            raise InputError(_SOURCE, field="clusters", found=", ".join(texts), expected="each once")
         # The definition of the sweep checks all else.
         _ = self.sweep
-
-    @cached_property
-    def _penalties(self) -> tuple[float | None, ...]:
-        return self.restart_penalties or (None,)
 
     @cached_property
     def _changes(self) -> list[dict[str, Any]]:
@@ -112,7 +104,7 @@ class Scenarios:
         if self.next_gpus is not None:
             return self.next_gpus
         new = set(self._clusters(1)) - set(self._clusters(0))
-        of_each = len(self.policies) * len(self.loads) * len(self._penalties) * len(self._changes)
+        of_each = len(self.policies) * len(self.loads) * len(self._changes)
         return int(len(new) * of_each <= MOST_RUNS_UNASKED)
 
     def _clusters(self, more: int) -> list[tuple[str, str | None]]:
@@ -123,7 +115,6 @@ class Scenarios:
     @cached_property
     def sweep(self) -> Sweep:
         """All runs, those on larger clusters included, as one sweep."""
-        cases = [{"name": f"restart {p:g} s", **constant_restart_penalty(p)} for p in self.restart_penalties]
         clusters = self._clusters(self.more_gpus)
         definition = {
             "kind": "trace",
@@ -140,7 +131,6 @@ class Scenarios:
             "keep_jobs": True,
             # Every row is wanted, whatever came of the others.
             "skip_saturated": False,
-            **({"cases": cases} if cases else {}),
         }
         return Sweep.from_dict(definition, source=_SOURCE)
 
@@ -149,17 +139,14 @@ class Scenarios:
         """The rows in their order."""
         clusters, loads = self._clusters(self.more_gpus), tuple(map(float, self.loads))
         # in the order of `Sweep.combinations`
-        places = product(self.policies, self._penalties, self._changes, clusters, sorted(loads))
+        places = product(self.policies, self._changes, clusters, sorted(loads))
         runs = {repr(place): run for place, run in zip(places, self.sweep.combinations(), strict=True)}
         rows = []
-        for cluster, load, penalty, change, policy in product(
-            self.clusters, loads, self._penalties, self._changes, self.policies
-        ):
+        for cluster, load, change, policy in product(self.clusters, loads, self._changes, self.policies):
             here = {"cluster": str(cluster), "gpus": cluster.total_gpus, "load": load}
-            here |= {} if penalty is None else {"restart_penalty_seconds": penalty}
             larger = _larger(cluster, self.more_gpus)
             of = {
-                name: runs[repr((policy, penalty, change, cluster_texts(each), load))]
+                name: runs[repr((policy, change, cluster_texts(each), load))]
                 for name, each in {"": cluster, **larger}.items()
             }
             rows.append(Planned(Row("", cluster, {**here, **change, "policy": policy.label}), of.pop(""), of))
@@ -178,8 +165,6 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
             continue
         if name == "load":
             parts.append(f"load {value:g}")
-        elif name == "restart_penalty_seconds":
-            parts.append(f"restart {value:g} s")
         else:
             parts.append(str(value) if name == "policy" else f"{name}={value}")
     return ", ".join(parts)
@@ -211,7 +196,6 @@ def whatif(
     policies: Sequence[str] | str = "slurm",
     *,
     loads: Sequence[float] = (1.0,),
-    restart_penalties: Sequence[float] = (),
     vary: Mapping[str, Sequence[Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -235,7 +219,6 @@ def whatif(
     policies : names, each with settings of its own where wanted, as in ``"elasticflow:admission=repair"``.
     loads : how many times as often jobs arrive; their times of submission are divided by it, and a deadline on the
         clock moves with the arrival of its job.
-    restart_penalties : what it costs every gang to start, seconds; that of the preset if there is none.
     vary, settings : settings with several values and with one, by name, "preset" included, as in a sweep.
     seed : of everything that is drawn.
     next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
@@ -269,7 +252,6 @@ def whatif(
             clusters=tuple(map(Cluster.of, listed)),
             policies=tuple(read_variants(policies if isinstance(policies, str) else ",".join(policies))),
             loads=tuple(loads),
-            restart_penalties=tuple(restart_penalties),
             vary=vary or {},
             workload={name: str(each) if isinstance(each, Path) else each for name, each in workload.items()},
             settings=settings or {},
