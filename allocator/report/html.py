@@ -25,6 +25,7 @@ from allocator.report.page.sections import (
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import breakdown_sections, comparison_section, differences_section
 from allocator.report.presentation import Presentation
+from allocator.results.output import summary_of
 from throughputs.files import write_text
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def render_report(
     sections : further sections, as markup; they come first.
     """
     if summaries is None:
-        summaries = [result.summary().to_dict() | {"settings": result.settings} for result in results]
+        summaries = [summary_of(result) for result in results]
     policies = Policies.of(summaries)
     shown = Presentation.of(policies.summaries)
     names, of_run = policies.run_names(shown.names, summaries), policies.of_run

@@ -88,7 +88,7 @@ def as_json(value: Any) -> Any:
 def summary_of(result: SimulationResult) -> JsonObject:
     """The summary of a run with the servers of its cluster and its settings, ready for JSON."""
     servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
-    return result.summary().to_dict() | servers | {"settings": result.settings}
+    return dict(result.summary()) | servers | {"settings": result.settings}
 
 
 def read_summary(folder: Path) -> JsonObject:

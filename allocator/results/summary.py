@@ -240,10 +240,6 @@ class Summary(Mapping[str, Any]):
         """
         return cls(**({"label": figures["policy"]} | dict(figures)), _names=tuple(figures))
 
-    def to_dict(self) -> JsonObject:
-        """Ready for JSON: the figures that the run has by name, in the order of ``summary.json``."""
-        return {name: getattr(self, name) for name in self._names}
-
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
             raise KeyError(name)

@@ -387,7 +387,7 @@ def _recorded_row(run: Run, first: Row) -> tuple[Row | None, str]:
         {**first.changes, "load": 1.0, "policy": RECORDED},
         result.status,
         result.status_detail,
-        {name: value for name, value in result.summary().to_dict().items() if name not in _OF_ROW},
+        {name: value for name, value in result.summary().items() if name not in _OF_ROW},
         jobs=result.jobs,
     )
     return row, "; ".join(notes)
