@@ -15,7 +15,7 @@ from allocator.protocol import ClusterState, Policy
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
-from allocator.protocol.policy import fault_of
+from allocator.protocol.policy import checked_policy, fault_of
 from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
 from allocator.report.terminal import allocation_table
@@ -31,6 +31,7 @@ from throughputs import (
 from throughputs.arrays import Floats
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, find_trainings
+from throughputs.limits import require_distinct
 from throughputs.shown import as_text
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def solve(
             found="settings beside a policy object",
             expected="a policy by name",
         )
+    checked_policy(policy)
     columns = _job_columns(jobs, matrix)
     membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
     if colocation is not None:
@@ -171,6 +173,7 @@ def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[st
             found=f"no row {absent[0]!r}",
             expected="a row for every job of the throughputs",
         )
+    require_distinct(jobs.index.tolist(), "jobs", "index")
     ordered, known = jobs.loc[list(matrix.jobs)], file_columns()
     names = [name for name in map(str, jobs.columns) if name not in _ENTITY_COLUMNS]
     for name in names:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from throughputs import InputError
-from throughputs.arrays import Ints, Positions
+from throughputs.arrays import Ints, Positions, read_only
 
 MOST_GPUS = 1_000_000
 """GPUs of a cluster, at most: each has an id, and the placement of jobs holds a few numbers for each."""
@@ -112,19 +112,19 @@ class Cluster:
 
     @cached_property
     def capacity(self) -> Ints:
-        """(M,) GPUs of each type."""
-        return np.array(list(self.gpus.values()), dtype=np.int64)
+        """(M,) GPUs of each type; like all arrays of a cluster not to be written into, as others read it, too."""
+        return read_only(np.array(list(self.gpus.values()), dtype=np.int64))
 
     @cached_property
     def by_name(self) -> Positions:
         """(M,) positions of the accelerator types in the order of their names."""
         names = self.accelerators
-        return np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
+        return read_only(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp))
 
     @cached_property
     def first_gpu(self) -> Ints:
         """(M,) id of the first GPU of each type: GPUs are numbered from 0, type by type."""
-        return np.concatenate([[0], np.cumsum(self.capacity)[:-1]])
+        return read_only(np.concatenate([[0], np.cumsum(self.capacity)[:-1]]))
 
     @cached_property
     def servers(self) -> tuple[int, ...]:

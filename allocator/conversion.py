@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from throughputs.errors import InputError, did_you_mean, one_of
-from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME
 from throughputs.limits import Range as Range  # re-exported
 
 
@@ -44,6 +44,8 @@ class Reads:
 
 NotNegative = Annotated[float, Range()]
 Positive = Annotated[float, Range(above=True)]
+Seconds = Annotated[float, Range(0, LATEST_TIME)]
+PositiveSeconds = Annotated[float, Range(0, LATEST_TIME, above=True)]
 Part = Annotated[float, Range(0, 1)]
 NotNegativeWhole = Annotated[int, Range()]
 AtLeastOne = Annotated[int, Range(1)]

@@ -7,7 +7,6 @@ looked for as Python looks for them, and in the working folder.
 from __future__ import annotations
 
 import ast
-import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -131,12 +130,6 @@ def absolute_reference(reference: str) -> str:
     if place.endswith(".py"):
         place = str(Path(place).absolute())
     return f"{place}:{class_name}" if class_name else place
-
-
-def name_of(policy: type[Policy]) -> str:
-    """The name that a class gives itself, else that of the class in lower case: ``EqualSteps`` is ``equal_steps``."""
-    own = policy.__dict__.get("name")
-    return own or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", policy.__name__).lower()
 
 
 def _parts(reference: str, source: str = SOURCE) -> tuple[str, str]:

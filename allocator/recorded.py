@@ -152,9 +152,8 @@ def recorded_schedule(
     pool, known = _pools(trace, cluster)
     left_out, measured = _left_out(trace, done & ~known), (done & known) | ~jobs.runnable
     if not (done & known).any():
-        expected = (
-            f"jobs of which GPU type or partition is one of {', '.join(cluster.accelerators)} (import_log renames them)"
-        )
+        types = ", ".join(cluster.accelerators)
+        expected = f"jobs of which GPU type or partition is one of {types} (the import renames with --map)"
         raise InputError(trace.source, found=left_out, expected=expected)
     jobs.rates[done & ~known] = 0.0
     done &= known
@@ -179,6 +178,13 @@ def recorded_schedule(
         status_detail=left_out,
         not_told=_NOT_TOLD,
     )
+
+
+def beyond_cluster(recorded: SimulationResult) -> str:
+    """How many GPUs a recorded schedule has in use at a time, where that is more than the cluster has; else nothing."""
+    most, cluster = int(recorded.timeline["busy_gpus"].max()), recorded.cluster
+    has = cluster.total_gpus
+    return f"the recorded schedule has up to {most} GPUs in use, {cluster} has {has}" if most > has else ""
 
 
 def _pools(trace: Trace, cluster: Cluster) -> tuple[Ints, Flags]:

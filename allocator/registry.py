@@ -11,22 +11,26 @@ does the environment variable ``ALLOCATOR_IMPORT``, references separated by comm
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, TypeVar
 
 from allocator.conversion import kinds_of, made_of
-from allocator.plugins import declare_others, name_of, policies_of
+from allocator.plugins import declare_others, policies_of
 from allocator.protocol import Need, Policy
+from allocator.protocol.policy import is_ours
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import did_you_mean, expect
 
 ENTRY_POINT_GROUP = "allocator.policies"
 
@@ -85,9 +89,11 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     """
 
     def add(factory: Factory) -> Factory:
-        if not issubclass(factory, Policy):
-            expected = "a subclass of SharePolicy or PlanPolicy"
-            raise InputError("policy registry", field=name, found=factory.__name__, expected=expected)
+        given: Any = factory
+        expected = "a subclass of SharePolicy or PlanPolicy"
+        expect(isinstance(given, type) and issubclass(given, Policy), "policy registry", name, given, expected)
+        word = isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)
+        expect(word, "policy registry", "name", name, "letters, digits, and _ . + -, as lists of policies are written")
         known = _ENTRIES.get(name)
         if known is not None and (known.factory.__module__, known.factory.__qualname__) != (
             factory.__module__,
@@ -112,18 +118,50 @@ def list_policies() -> tuple[PolicyEntry, ...]:
     return tuple(_ENTRIES[name] for name in sorted(_ENTRIES))
 
 
-def source_of(factory: type) -> Path | None:
-    """The file in which somebody else's class is written; None for our own, and without a file."""
-    if factory.__module__.partition(".")[0] in (__name__.partition(".")[0], "formulations", "throughputs"):
-        return None
-    file = getattr(sys.modules.get(factory.__module__), "__file__", None)
-    return Path(file) if file and Path(file).is_file() else None
+def sources_of(kind: type) -> list[Path]:
+    """The file in which somebody else's class is written, and those that this imports of its folder or package.
+
+    None for our own, and for a class without a file. Of what is installed, those of the same package.
+    """
+    name, file = kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if is_ours(kind) or not file or not Path(file).is_file():
+        return []
+    top, found, waiting = name.partition(".")[0], set(), [(name, Path(file))]
+    root = waiting[0][1].parents[name.count(".") + (Path(file).stem == "__init__")]
+    installed = root.name in ("site-packages", "dist-packages")
+    while waiting:
+        name, path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for parts in _imported(name, path, path.stat().st_mtime_ns):
+            if is_ours(parts[0]) or (installed and parts[0] != top):
+                continue
+            for many in range(1, len(parts) + 1):
+                at = root.joinpath(*parts[:many])
+                files = (at.with_suffix(".py"), at / "__init__.py")
+                waiting += [(".".join(parts[:many]), each) for each in files if each.is_file()]
+    return sorted(found)
+
+
+@cache
+def _imported(name: str, file: Path, _changed: int) -> list[list[str]]:
+    """The parts of the names that a module imports, what it imports from others among them."""
+    package = name.split(".")[: None if file.stem == "__init__" else -1]
+    found = []
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            found += [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = node.module.split(".") if node.module else []
+            found += [[*above, *module, alias.name] for alias in node.names]
+    return found
 
 
 def policies_of_others() -> tuple[type, ...]:
     """The classes of the policies that are not ours, as far as they are known by now."""
-    ours = f"{__name__.partition('.')[0]}."
-    return tuple(entry.factory for entry in _ENTRIES.values() if not entry.factory.__module__.startswith(ours))
+    return tuple(entry.factory for entry in _ENTRIES.values() if not is_ours(entry.factory))
 
 
 def get_policy(name: str, **settings: Any) -> Policy:
@@ -167,7 +205,7 @@ def import_policies(reference: str) -> tuple[str, ...]:
     themselves = _BY_MODULES.setdefault(module.__name__, _ENTRIES.keys() - before)
     for factory in found:
         if not _is_registered(factory):
-            _add(name_of(factory), factory)
+            _add(factory.name, factory)
     names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (themselves & _ENTRIES.keys())
     if not declare_others(module) and not names:
         expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"

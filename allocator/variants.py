@@ -11,7 +11,7 @@ stand in brackets, braces or double quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from allocator.conversion import convert_all, convert_text
 from allocator.presets.preset import Preset
 from allocator.protocol import Policy
 from throughputs import InputError
+from throughputs.errors import expect
 
 _EXPECTED = "names of policies, as in fifo,elasticflow:admission=repair"
 _OPENING, _CLOSING = "[{", "]}"
@@ -93,16 +94,21 @@ def folder_of(label: str) -> str:
     return _NOT_IN_FOLDERS.sub("-", label)
 
 
-def read_variants(text: str, source: object = "policies") -> list[Variant]:
-    """The policies of a list.
+def read_variants(text: str | Iterable[str], source: object = "policies") -> list[Variant]:
+    """The policies of a list, or of several.
 
     Raises
     ------
     InputError
-        Text that is no such list, or one that names a policy twice with the same settings.
+        What is no such list, or one that names a policy twice with the same settings.
     """
     found: list[tuple[str, dict[str, str]]] = []
-    for part in _parts(text):
+    texts = [text] if isinstance(text, str) else list(text)
+    for each in texts:
+        expect(
+            isinstance(each, str), source, None, each, f"{_EXPECTED}; `allocator.register` gives one of yours a name"
+        )
+    for part in _parts(",".join(texts)):
         ahead, equals, _ = part.partition("=")
         goes_on = bool(equals) and ":" not in ahead
         if goes_on and not found:

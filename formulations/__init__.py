@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         proportional_shares,
         proportional_throughput,
     )
-    from formulations.core.solution import Solution, SolverError
+    from formulations.core.solution import TOLERANCE, Solution, SolverError
     from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
     from formulations.floors.worth import maximise_ratio, maximise_worth
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
     from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
     from formulations.solving.choice import choices
-    from formulations.solving.solver import TOLERANCE, solve
+    from formulations.solving.solver import solve
     from formulations.stated import solve_stated
 
 __all__ = [
@@ -92,7 +92,7 @@ _NAMES = {
     "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
     "formulations.core.polytope": "Polytope isolated_shares isolated_throughput "
     "proportional_shares proportional_throughput",
-    "formulations.core.solution": "Solution SolverError",
+    "formulations.core.solution": "TOLERANCE Solution SolverError",
     "formulations.floors.attainable": "KeptFloors keep_most_floors keep_most_packed_floors",
     "formulations.floors.packed": "maximise_packed_ratio maximise_packed_worth",
     "formulations.floors.worth": "maximise_ratio maximise_worth",
@@ -101,7 +101,7 @@ _NAMES = {
     "formulations.packed": "PackedPolytope PackedSolution Pairs solve_packed",
     "formulations.shockwave": "PlanSolution PlanningProgram solve_plan",
     "formulations.solving.choice": "choices",
-    "formulations.solving.solver": "TOLERANCE solve",
+    "formulations.solving.solver": "solve",
     "formulations.stated": "solve_stated",
 }
 _HOME = {name: room for room, names in _NAMES.items() for name in names.split()}

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allocator import Cluster, default_table, simulate, solve
+from allocator import Assignment, Cluster, Plan, PlanPolicy, default_table, simulate, solve
 from allocator.report import allocation_table, render_report
 from allocator.results.output import tables_of
 from allocator.results.result import SimulationResult
 from allocator.testing import check_policy
 from allocator.testing.template import KINDS
-from throughputs import Trace
+from throughputs import InputError, ThroughputMatrix, Trace
 from throughputs.shown import as_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +51,16 @@ def test_the_page_shows_the_file(name: str) -> None:
 def test_the_example_with_a_memory_is_what_a_new_planner_begins_with() -> None:
     code = code_of("turns").replace("\n\nfrom allocator", "\nfrom allocator", 1)  # which is third-party there
     assert code == KINDS["plan"][0].format(name="turns", policy="Turns")
+
+
+@pytest.mark.parametrize("believed", [None, [[np.nan]] * 2, [[-1.0]] * 2, np.ones((2, 1)), [["a"] * 2] * 2])
+def test_rates_that_a_policy_believes_are_numbers_of_at_least_0_for_each_type(policies, believed) -> None:
+    class Believes(policies["equal_steps"]):
+        def believed_rates(self, state):  # noqa: ARG002
+            return believed
+
+    with pytest.raises(InputError, match="believed_rates"):
+        solve(Believes(), {"v100": [4.0, 2.0], "k80": [1.0, 1.0]}, "v100:1,k80:1")
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +194,23 @@ def test_a_turn_goes_on_where_a_run_was_interrupted(policies: dict[str, type], t
         simulate(trace, "gpu:1", policies["turns"](), progress=stop, **kept)  # type: ignore[arg-type]
     resumed = simulate(trace, "gpu:1", policies["turns"](), resume=True, **kept)  # type: ignore[arg-type]
     assert resumed.jobs.equals(whole.jobs)
+
+
+class Greedy(PlanPolicy):
+    """Counts down the GPUs of the cluster itself."""
+
+    name = "greedy"
+
+    def plan(self, state, memory):  # noqa: ARG002
+        state.capacity[0] -= 1
+        return Plan.until_next_event(Assignment.none())
+
+
+def test_a_policy_cannot_change_the_cluster_nor_the_throughputs_that_others_read():
+    cluster = Cluster({"v100": 4})
+    trace = Trace(["a"], scale_factor=[1], total_steps=[100.0], arrival_time=[0.0])
+    with pytest.raises(ValueError, match="read-only"):
+        simulate(trace, cluster, Greedy(), [[1.0]])
+    assert cluster.capacity.tolist() == [4]
+    with pytest.raises(ValueError, match="read-only"):
+        ThroughputMatrix([[2.0]], jobs=["a"], accelerators=["v100"]).rates[0] = 1.0

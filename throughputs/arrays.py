@@ -32,6 +32,12 @@ Values: TypeAlias = NDArray[Any]
 """Of any kind."""
 
 
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """The array, into which nobody can write from now on."""
+    values.flags.writeable = False
+    return values
+
+
 class Rowed:
     """Base of a dataclass whose arrays have an entry for each of its rows."""
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from throughputs.arrays import Floats, Ints, Ragged, Texts, offsets_of
 from throughputs.errors import InputError
 from throughputs.frames import parsed_number
+from throughputs.limits import LATEST_TIME
 
 OptionRow = tuple[tuple[float, float], ...]
 """The deadlines of one job: (seconds on the clock, value) each, ascending; empty for none."""
@@ -94,9 +95,10 @@ def _checked_row(cell: Any, row: int, source: str) -> OptionRow:
     except (TypeError, ValueError, OverflowError):
         pairs = np.full((1, 2), np.nan)
     seconds, value = pairs[:, 0], pairs[:, 1]
-    good = np.isfinite(pairs).all() and (value > 0).all() and (seconds >= 0).all()
+    good = np.isfinite(pairs).all() and (value > 0).all() and (seconds >= 0).all() and (seconds <= LATEST_TIME).all()
     if not (good and (seconds[1:] > seconds[:-1]).all() and (value[1:] <= value[:-1]).all()):
-        expected = "tuples (seconds, value) of finite numbers: times ascending, values above 0 and not ascending"
+        expected = "tuples (seconds, value) of finite numbers: times ascending to "
+        expected += f"{LATEST_TIME:g}, values above 0 and not ascending"
         raise InputError(source, line=row + 1, field="deadline_options", found=cell, expected=expected)
     return tuple(zip(seconds.tolist(), value.tolist(), strict=True))
 

@@ -48,7 +48,7 @@ class InputError(ValueError):
         return InputError(self.source, expected=self.expected, found=self.found, line=line, field=self.field)
 
 
-def expect(good: object, source: object, field: str, found: object, expected: str) -> None:
+def expect(good: object, source: object, field: str | None, found: object, expected: str) -> None:
     """Raise `InputError` unless a value is `good`; of arrays `throughputs.limits.require` looks at each entry."""
     if not good:
         raise InputError(source, field=field, found=found, expected=expected)

@@ -6,6 +6,7 @@ Whatever a file holds, a reader raises `InputError` with its name, or `OSError` 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -17,9 +18,10 @@ import sys
 import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias, TypeVar
 
@@ -113,8 +115,9 @@ def read_text(path: Path) -> str:
     raw = _beginning(path, limits.LARGEST_UNPACKED + 1 if packed else -1)
     if packed:
         _check_unpacked(path, len(raw))
+    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        return _with_line_feeds(raw.decode("utf-8-sig"))
+        return _with_line_feeds(raw.decode())
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
@@ -352,10 +355,14 @@ def parse_rows(
             skip_blank_lines=False,
             quoting=quoting,
         )
-    except (ValueError, OverflowError) as error:  # those of pandas are among them
+        too_long = np.asarray(frame.pop(places[-1]).to_numpy(dtype=object) != "", dtype=bool)
+        # of still more cells pandas says nothing
+        if any(text.count(separator) > len(names) for text in rows.split("\n")):
+            cells = csv.reader(io.StringIO(rows, newline=""), delimiter=separator, quoting=quoting)
+            too_long |= [any(row[len(names) :]) for row in islice(cells, len(frame))]
+    except (ValueError, OverflowError, csv.Error) as error:  # those of pandas are among them
         raise InputError(source, expected=f"a table of text ({error})") from error
-    last = frame.pop(places[-1])
-    return names, frame, np.asarray(last.to_numpy(dtype=object) != "", dtype=bool)
+    return names, frame, too_long
 
 
 def read_columns(path: Path) -> list[str]:
@@ -423,6 +430,28 @@ def write_rows(path: StrPath, made: HasFrame) -> None:
     write_frame(path, made.to_frame())
 
 
+def remove_abandoned(path: Path) -> None:
+    """Remove temporary files beside `path` of writes that were killed, unless another process that runs is at it."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.([1-9][0-9]*)\.tmp")
+    with suppress(OSError):  # in a folder that cannot be changed they stay
+        for match in filter(None, map(name.fullmatch, os.listdir(path.parent))):
+            if not _is_another_process(int(match[1])):
+                (path.parent / match[0]).unlink(missing_ok=True)
+
+
+def _is_another_process(pid: int) -> bool:
+    """Whether it runs and is not this one. Where that cannot be asked without harm, any other is taken to run."""
+    if pid == os.getpid() or os.name != "posix":
+        return pid != os.getpid()
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it runs for another user
+        return True
+    return True
+
+
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """A file beside `path` that takes its place when the block ends well and vanishes otherwise.
@@ -431,6 +460,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     """
     device = path.exists() and not (path.is_file() or path.is_dir())
     temporary = path if device else path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    remove_abandoned(path)
     try:
         yield temporary
         if not device:

@@ -43,6 +43,12 @@ class Range:
 LARGEST_WHOLE_NUMBER = 2**53
 """Whole numbers beyond it are not exact as floats, which is what most of them become."""
 
+AMOUNT = Range(1e-6, 1e15)
+"""Weights and the like: programs over numbers of other sizes have no good solution, for any of the jobs."""
+
+LEAST_STEPS = 1e-6
+"""Of a job: rates and ratios of fewer are lost in rounding."""
+
 LATEST_TIME = 1e12
 """Seconds, some thirty thousand years: until then a clock tells tenths of a millisecond apart."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats, Ints, read_only
 from throughputs.errors import InputError, expect
 from throughputs.limits import require_all, require_distinct, whole_numbers
 
@@ -87,6 +87,7 @@ class ThroughputMatrix:
             f"a finite throughput of at least 0 {unit}",
         )
         require_all(sizes >= 1, sizes, _SOURCE, lambda i: f"scale factor of job {jobs[i]!r}", "at least 1 GPU")
+        read_only(values)
 
     @classmethod
     def trusted(
@@ -167,11 +168,9 @@ class ThroughputMatrix:
         if scale_factors is None and "scale_factor" in frame.columns:
             scale_factors = frame["scale_factor"].to_numpy()
         rates = frame.drop(columns="scale_factor", errors="ignore")
-        for column in rates.columns:
-            if rates[column].dtype.kind not in "iuf":
-                raise InputError(
-                    "throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers"
-                )
+        for column, kind in zip(rates.columns, rates.dtypes, strict=True):
+            expected = "numbers, in a column for each type; `ThroughputTable.from_frame` takes a row for each figure"
+            expect(kind.kind in "iuf", "throughput table", str(column), str(kind), expected)
         return cls(
             rates.to_numpy(dtype=float),
             list(frame.index),

@@ -72,14 +72,16 @@ def text_table(
     from rich.text import Text
 
     table = Table(**about, box=box.SIMPLE_HEAD, padding=padding)
-    heads = list(headings)
+    heads, cells = list(headings), [[c if isinstance(c, Text) else Text(str(c)) for c in row] for row in rows]
     most = max(heading.count("\n") for heading in heads)
     for place, heading in enumerate(heads):
         left, lower = place in words, "\n" * (most - heading.count("\n"))
-        justify: Any = "left" if left else "right"
-        table.add_column(Text(lower + heading), justify=justify, no_wrap=not left, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        # breaks between words
+        longest = max((len(word) for row in cells for word in row[place].plain.split()), default=0) if left else None
+        how: Any = {"justify": "left" if left else "right", "no_wrap": not left, "min_width": longest}
+        table.add_column(Text(lower + heading), overflow="fold", **how)
+    for row in cells:
+        table.add_row(*row)
     return table
 
 

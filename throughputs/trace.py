@@ -12,7 +12,7 @@ from throughputs.arrays import Dates, Flags, Floats, Ints, Names, Numbers, Rowed
 from throughputs.deadlines import checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, expect, expect_one_of
 from throughputs.frames import POSITIVE, SHARE, FrameReader, column, columns_of, keep_columns
-from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, require
+from throughputs.limits import AMOUNT, LARGEST_WHOLE_NUMBER, LATEST_TIME, LEAST_STEPS, Range, require
 from throughputs.shown import html_table
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ class Trace(Rowed):
     scale_factor: Ints = column("whole", within=Range(1), expected="at least 1 GPU")
     total_steps: Floats = column(
         "number",
-        within=Range(0, LARGEST_WHOLE_NUMBER, above=True),
-        expected=f"a positive number of steps, at most {LARGEST_WHOLE_NUMBER:.2g}",
+        within=Range(LEAST_STEPS, LARGEST_WHOLE_NUMBER),
+        expected=f"a positive number of steps, at least {LEAST_STEPS:g} and at most {LARGEST_WHOLE_NUMBER:.2g}",
     )
     arrival_time: Floats = column(
         "number", within=Range(0, LATEST_TIME), expected=f"seconds, at least 0 and at most {LATEST_TIME:g}"
     )
-    priority_weight: Floats = column("number", 1.0, POSITIVE, "a positive weight")
+    priority_weight: Floats = column("number", 1.0, AMOUNT, f"a positive weight, {AMOUNT}")
     slo: Floats = column("number", np.nan, POSITIVE, "a positive multiple, or nan for none")
     deadline: Floats = column("number", np.nan)
     deadline_options: Texts = column("text", "")
@@ -186,8 +186,8 @@ class Trace(Rowed):
         for good, expected in (
             (~some | np.isnan(self.slo), "nothing, as the job has an slo"),
             (
-                ~some | (np.isfinite(deadline) & (deadline >= self.arrival_time)),
-                "seconds, not before the arrival: a time on the clock",
+                ~some | ((deadline >= self.arrival_time) & (deadline <= LATEST_TIME)),
+                f"seconds, not before the arrival and at most {LATEST_TIME:g}: a time on the clock",
             ),
             (np.isnan(first) | (first == deadline), "the first of its deadline_options, or nothing"),
         ):

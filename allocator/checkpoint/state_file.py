@@ -38,7 +38,7 @@ from allocator.results.observers import StretchOutcome
 from formulations import Pairs
 from throughputs import InputError, ThroughputMatrix
 from throughputs.errors import expect
-from throughputs.files import StrPath
+from throughputs.files import StrPath, remove_abandoned
 
 FORMAT = "allocator checkpoint 4"
 
@@ -223,7 +223,7 @@ class StateFile:
 
     def remove(self) -> None:
         """Take the file away, and with it the temporary files of killed writers."""
-        self._remove_abandoned()
+        remove_abandoned(self.path)
         self.path.unlink(missing_ok=True)
 
     def _damaged(self, found: str) -> InputError:
@@ -231,7 +231,7 @@ class StateFile:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:
-        self._remove_abandoned()
+        remove_abandoned(self.path)
         try:
             with contextlib.ExitStack() as stack:
                 yield stack.enter_context(open(self.path, "rb")) if self.path.exists() else None
@@ -254,7 +254,7 @@ class StateFile:
         return dict(manifest["header"]), [(size, sha256) for size, sha256 in manifest["parts"]]
 
     def _replace(self, chunks: Iterable[bytes]) -> None:
-        self._remove_abandoned()
+        remove_abandoned(self.path)
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         try:
             with open(temporary, "wb", opener=lambda path, flags: os.open(path, flags, self._mode)) as file:
@@ -268,27 +268,6 @@ class StateFile:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-
-    def _remove_abandoned(self) -> None:
-        """Remove temporary files of this checkpoint, unless another process that runs is writing them."""
-        name = re.compile(rf"\.{re.escape(self.path.name)}\.([1-9][0-9]*)\.tmp")
-        with contextlib.suppress(OSError):  # in a folder that cannot be changed they stay
-            for match in filter(None, map(name.fullmatch, os.listdir(self.path.parent))):
-                if not _is_another_process(int(match[1])):
-                    (self.path.parent / match[0]).unlink(missing_ok=True)
-
-
-def _is_another_process(pid: int) -> bool:
-    """Whether it runs and is not this one. Where that cannot be asked without harm, any other is taken to run."""
-    if pid == os.getpid() or os.name != "posix":
-        return pid != os.getpid()
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it runs for another user
-        return True
-    return True
 
 
 def _sync_folder(folder: Path) -> None:

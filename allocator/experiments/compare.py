@@ -22,7 +22,7 @@ from allocator.experiments.run import Materials, Run
 from allocator.experiments.workloads import Workload
 from allocator.presets import preset
 from allocator.protocol.policy import Need, told
-from allocator.recorded import recorded_schedule
+from allocator.recorded import beyond_cluster, recorded_schedule
 from allocator.registry import policies_of_others
 from allocator.report.figures import OFF, format_column, off_by, title_of
 from allocator.report.page.seeds import Policies
@@ -174,20 +174,17 @@ def _of_policies(
     policies: Iterable[str] | str | None,
     about: Mapping[str, Any],
 ) -> Iterator[Run]:
-    names = [policies] if isinstance(policies, str) else list(policies or ())
-    if not names or not all(isinstance(name, str) for name in names):
-        expected = "names of registered policies, with settings where wanted, as in fifo,elasticflow:admission=repair"
-        raise InputError("compare", field="policies", found=policies, expected=expected)
     known = [each.name for each in fields(Run)]
     for name in about:
         if name not in known:
             raise InputError("compare", field=name, found="an unknown argument", expected=one_of(name, known))
     trace, (gpus, servers) = trace_of(jobs), cluster_texts(Cluster.of(cluster))
     usual = preset(about.get("preset", "default"))
-    for variant in read_variants(",".join(names), "policies"):
+    for variant in read_variants(policies or ()):
         settings = variant.typed_settings("policies", usual)
         run = Run("trace", variant.name, gpus, policy_settings=settings, gpus_per_server=servers, workload=trace)
-        yield replace(run, name=variant.run_label or "", **about)
+        files = {name: str(value) for name, value in about.items() if isinstance(value, Path)}
+        yield replace(run, name=variant.run_label or "", **{**about, **files})
 
 
 @contextmanager
@@ -267,7 +264,7 @@ def _calibrate(
         ran.calibration = ran.calibration or Calibration.of(first.title, recorded.jobs, results[first.title].jobs)
         summaries[0][OFF] = off_by(results[first.title].summary(), recorded.summary())
     ordered = [first, *(run for run in runs if run is not first)]
-    rows = [(in_words(run), results[run.title].summary()) for run in ordered]
+    rows = [((in_words(run),), results[run.title].summary()) for run in ordered]
     ran.answer = ran.answer or answer(None if recorded is None else recorded.summary(), rows, ran.calibration)
 
 
@@ -309,9 +306,7 @@ def recorded_beside(run: Run, materials: Materials) -> tuple[SimulationResult | 
         notes.append(
             f"as logged, of {len(jobs):,} jobs {told}: under every policy they end so when they have run as long"
         )
-    most, gpus = int(np.nanmax(result.timeline["busy_gpus"], initial=0)), cluster.total_gpus
-    if most > gpus:
-        notes.append(f"the recorded schedule has up to {most} GPUs in use, {cluster} has {gpus}")
+    notes += filter(None, [beyond_cluster(result)])
     return result, notes
 
 

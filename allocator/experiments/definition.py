@@ -28,9 +28,11 @@ from allocator.conversion import (
 )
 from allocator.experiments.run import OF_WORKLOAD, POLICY_PREFIX, Kind, Run
 from allocator.experiments.workloads import Recorded, kinds_of_workload, workload, workloads
+from allocator.plugins import rule_of_text
 from allocator.presets import Preset, kinds_of_presets, preset, preset_names
 from allocator.protocol.policy import Need
 from allocator.registry import made
+from allocator.simulator.rules.base import Rule
 from allocator.variants import Variant
 from throughputs import InputError
 from throughputs.errors import one_of
@@ -56,7 +58,8 @@ _KEYS: Mapping[str, Any] = {
     **dict.fromkeys(("keep_jobs", "skip_saturated"), bool),
 }
 _OF_KIND: Mapping[str, Mapping[str, Any]] = {
-    "continuous": {"window": tuple[int, int]},
+    "continuous": {"window": tuple[int, int], "world": Any},
+    **{kind: {"world": Any} for kind in ("static", "trace")},
     "decision": {"repetitions": AtLeastOne, "max_decision_seconds": Positive | None},
 }
 """Keys of a sweep, and those of one kind of sweep alone, with their types; `Any`: what is in it is read on its own."""
@@ -144,6 +147,7 @@ class Sweep:
         that have it, "workload.<name>".
     vary : values of settings, all combinations of which are taken.
     window : ids of the jobs that are measured (continuous).
+    world : rules of one's own, of every run.
     keep_jobs : whether the table of jobs of each run is kept.
     repetitions, max_decision_seconds : how often a decision is measured, and how long it may take (decision).
     skip_saturated : whether runs are skipped once a smaller load has saturated.
@@ -156,6 +160,7 @@ class Sweep:
     settings: Settings = field(default_factory=dict)
     vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     window: tuple[int, int] | None = None
+    world: tuple[Rule, ...] = ()
     keep_jobs: bool = False
     repetitions: int = 1
     max_decision_seconds: float | None = None
@@ -208,6 +213,7 @@ class Sweep:
             cases=reader.cases(top),
             settings=base,
             vary=reader.varied(top.pop("vary", {})),
+            world=reader.rules(top.pop("world")) if "world" in top else (),
             **{key: value for key, value in top.items() if key in kinds_of(cls)},
         )
         reader.check(sweep)
@@ -257,6 +263,7 @@ class Sweep:
                     seed,
                     gpus_per_server=servers,
                     window=self.window,
+                    world=self.world,
                     case=case.label,
                     repetitions=self.repetitions,
                     max_decision_seconds=self.max_decision_seconds,
@@ -394,6 +401,16 @@ class _Reader:
         if loads[-1] > MOST_JOBS:
             raise self.error(place, int(loads[-1]), f"at most {MOST_JOBS:,} jobs in a run")
         return loads
+
+    def rules(self, value: Any) -> tuple[Rule, ...]:
+        """Rules, or texts of them as behind ``--world``."""
+
+        def rule(item: Any) -> Rule:
+            if isinstance(item, Rule):
+                return item
+            return rule_of_text(os.path.join(self.folder, item) if ".py:" in item else item)
+
+        return tuple(self.told(where, item, partial(rule, item)) for where, item in self.each(value, "world"))
 
     def seeds(self, value: Any, place: str) -> tuple[int, ...]:
         """Whole numbers."""

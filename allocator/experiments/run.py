@@ -38,7 +38,7 @@ from allocator.protocol import Policy
 from allocator.protocol.elastic import gang_rates
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
-from allocator.registry import source_of
+from allocator.registry import sources_of
 from allocator.results.cost import Prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
@@ -46,6 +46,7 @@ from allocator.simulator.rules.already import RunsAlready
 from allocator.simulator.rules.base import Rule, rule_of
 from allocator.simulator.rules.general import GangRates
 from throughputs import InputError, Trace, read_trace
+from throughputs.errors import expect
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.jobs import training_jobs
@@ -90,6 +91,14 @@ _KEY_DIGITS = 16
 
 _SHA = "sha256:"
 """Before what stands for the contents of a file."""
+
+
+_GIVEN: Mapping[str, tuple[Any, str]] = {
+    "policy": (str, "the name of a policy; `allocator.register` gives one of yours a name"),
+    "throughputs": (str | None, "the name of a file or folder; `write_table` makes one of a `ThroughputTable`"),
+    "world": (tuple | list, "rules, as in (Slow(by=0.5),)"),
+}
+"""What these fields take, which runs keep and others are handed to in other forms."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,10 @@ class Run:
     max_decision_seconds: float | None = None
     growing_cluster: str = ""
     name: str = ""
+
+    def __post_init__(self) -> None:
+        for name, (kinds, expected) in _GIVEN.items():
+            expect(isinstance(getattr(self, name), kinds), "run", name, getattr(self, name), expected)
 
     # What it is run with
 
@@ -274,15 +287,12 @@ class Run:
         # Kept, so that a run can travel to a machine that does not have the files.
         usual = preset(self.preset).as_dict()
         measured = {"repetitions": self.repetitions, "max_decision_seconds": self.max_decision_seconds}
-        source = source_of(self.policy_class)
-        parts = map(source_of, map(type, (*self.chosen.world, self.workload)))
-        others = sorted({_digest(file) for file in parts if file is not None})
+        kinds = (self.policy_class, *map(type, (*self.chosen.world, self.workload)))
         only_where_set = {
             "accelerator": self.accelerator,
             "entities": None if self.entities is None else _digest(Path(self.entities)),
             # a policy, a rule or a workload of somebody's own is another run when what it is written in changes
-            "policy_source": None if source is None else _digest(source),
-            "world_sources": others or None,
+            "sources": sorted({_digest(file) for kind in kinds for file in sources_of(kind)}) or None,
         }
         return {
             "format": FORMAT,

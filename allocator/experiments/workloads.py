@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Part, Positive, Reads, convert, declared_kinds, is_number
+from allocator.conversion import NotNegative, Part, Positive, PositiveSeconds, Reads, convert, declared_kinds, is_number
 from allocator.protocol.entities import Entities
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
@@ -186,7 +186,7 @@ class Workload(ABC):
     slos: bool = False
     preload: bool = False
     entities: Annotated[tuple[Mapping[str, Any], ...] | None, Reads(_turns)] = None
-    mean_interarrival_seconds: Positive | None = None
+    mean_interarrival_seconds: PositiveSeconds | None = None
 
     @abstractmethod
     def drawn(self, draw: Draw) -> Trace:
@@ -242,7 +242,7 @@ class Lengths(Gangs):
     """
 
     priorities: bool = False
-    fixed_duration_seconds: Positive | None = None
+    fixed_duration_seconds: PositiveSeconds | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

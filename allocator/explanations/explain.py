@@ -19,6 +19,7 @@ from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Values
 from throughputs.errors import expect
 from throughputs.files import StrPath
+from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -93,7 +94,9 @@ def explain(
         return _overview(finished)
     number = finished.job_number(job)
     if finished.policy_name == RECORDED and not finished.jobs.served[number]:
-        expected = "a job of which the log says on which GPU type of this cluster it ran (import_log renames them)"
+        expected = (
+            "a job of which the log says on which GPU type of this cluster it ran (the import renames with --map)"
+        )
         raise InputError(finished.source, field="job", found=finished.jobs.name(number), expected=expected)
     return _explanation(finished, number, *_window(finished, number, since, until, at), at)
 
@@ -104,19 +107,29 @@ def _window(
     life = life_of(run, job)
     begin = float(run.jobs.arrival_time[job])
     end = life[-1].end if life else begin
-    there = f"a time at which job {run.jobs.name(job)} was there, {begin:g} to {end:g} s"
+    span = " to ".join(_time_in_words(run, job, seconds) for seconds in (begin, end))
+    there = f"a time at which job {run.jobs.name(job)} was there, {span}"
     if at is not None:
         inside = next((part for part in life if part.start <= at < part.end), None)
         if (since, until) != (None, None) or inside is None:
-            raise InputError("explain", field="at", found=at, expected=f"{there}, without `since` and `until`")
+            found = _time_in_words(run, job, at)
+            raise InputError("explain", field="at", found=found, expected=f"{there}, without `since` and `until`")
         return inside.start, inside.end
     if since is None and until is None:
         longest = max(_waits(life), key=lambda part: part.seconds, default=None)
         return (begin, end) if longest is None else (longest.start, longest.end)
     first, last = begin if since is None else float(since), end if until is None else float(until)
-    expect(first <= end, "explain", "since", since, there)
-    expect(last >= max(begin, first), "explain", "until", until, f"{there}, at least `since`, {first:g} s")
+    expect(first <= end, "explain", "since", _time_in_words(run, job, first), there)
+    late = f"{there}, at least `since`, {_time_in_words(run, job, first)}"
+    expect(last >= max(begin, first), "explain", "until", _time_in_words(run, job, last), late)
     return first, last
+
+
+def _time_in_words(run: FinishedRun, job: int, seconds: float) -> str:
+    """Seconds on the clock of the run, and the date where there are some."""
+    after = np.array([seconds - run.jobs.arrival_time[job]])
+    date = date_texts(dates_after(run.jobs.arrival_date[[job]], after))[0]
+    return f"{date} ({seconds:,.0f} s)" if date else f"{seconds:g} s"
 
 
 def _waits(life: list[Interval]) -> list[Interval]:

@@ -90,8 +90,11 @@ def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> Floats:
     kinds = np.full(len(rows), run.jobs.job_type[job])
     lost = np.where(_starts(run, rows, cost), cost.seconds_of(rows.gpu_count, kinds), 0.0)
     if run.in_rounds:
-        # a start that takes longer than a round is broken off with it, and made anew in the next one where it goes on
-        lost = np.minimum(lost, preset.mechanism.round_seconds)
+        # what is left of a start that takes longer than a round is made in the next one, where the job goes on
+        seconds = preset.mechanism.round_seconds
+        for row in range(len(lost) - 1):
+            lost[row + 1] = lost[row + 1] or max(lost[row] - seconds, 0.0)
+        lost = np.minimum(lost, seconds)
     written = float(run.jobs.restart_gpu_seconds[job])
     as_written = abs(float((lost * rows.weighted_gpus).sum()) - written) <= _TOLERANCE * max(written, 1.0)
     return lost if as_written else np.zeros(len(rows))

@@ -20,7 +20,7 @@ from allocator.results.output import COMMANDS, EXPLAINED, read_summary, tables_o
 from allocator.results.tables import OF_ROW
 from throughputs import InputError
 from throughputs.arrays import Dates, Flags, Floats, Ints, Rowed, Texts, Values
-from throughputs.errors import expect
+from throughputs.errors import did_you_mean, expect
 from throughputs.files import StrPath, read_frame
 from throughputs.frames import FrameReader, column, columns_of
 from throughputs.trace import date_texts, dates_after
@@ -288,10 +288,14 @@ class FinishedRun:
         """
         n, names = len(self.jobs), self.jobs.trace_id
         if isinstance(job, str) and (names != "").any():
-            found = np.flatnonzero(names == job)
+            name, _, nth = job.rpartition(":")
+            found, of_name = np.flatnonzero(names == job), np.flatnonzero(names == name)
+            if nth.isdecimal() and 1 <= int(nth) <= len(of_name):
+                found = of_name[int(nth) - 1 :][:1]
             if len(found) != 1:
                 several = f"{job}, which are {len(found)} jobs" if len(found) else job
-                expected = "one job by its trace_id, as in jobs.csv"
+                which = f"{job}:1 to {job}:{len(found)}, as they stand in jobs.csv" if len(found) else "as in jobs.csv"
+                expected = f"one job by its trace_id, {which}{'' if len(found) else did_you_mean(job, names.tolist())}"
                 raise InputError(self.source, field="job", found=several, expected=expected)
             return int(found[0])
         if (text := str(job)).isdecimal() and int(text) < n:

@@ -31,9 +31,6 @@ _LINES = 12
 
 _TO_THE_SECOND = len("2025-03-03T08:00:00")
 
-_TEXTS = 3
-"""Differing remarks on one reason that are shown."""
-
 
 def overview_text(overview: Overview) -> Iterator[RenderableType]:
     """The jobs that waited longest, a line each."""
@@ -120,7 +117,7 @@ def _sentence(told: Explanation, wait: Wait, reason: str) -> str:
         words += f" of {gpus_in_words(told.gpus)}"
     texts = list(dict.fromkeys(stretch.text for stretch in mine if stretch.text))
     if texts:
-        words += ": " + escape("; ".join(texts[:_TEXTS])) + ("; ..." if len(texts) > _TEXTS else "")
+        words += f": {escape(texts[0])}" + (f" ({len(texts) - 1:,} more like it)" if len(texts) > 1 else "")
     return words
 
 

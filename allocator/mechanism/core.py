@@ -188,7 +188,11 @@ class DecisionCore:
         """
         for view in self._kept:
             assert view.adds is not None
-            self.jobs.columns[view.column][at] += view.adds(self.cluster, rows, seconds)
+            added = np.asarray(view.adds(self.cluster, rows, seconds))
+            if added.shape not in ((), at.shape) or added.dtype.kind not in "biuf" or np.isnan(added).any():
+                expected = f"a number, or one for each row, of shape {at.shape}"
+                raise InputError(f"view {view.name}", field="adds", found=added.tolist(), expected=expected)
+            self.jobs.columns[view.column][at] += added
 
     @property
     def asked_at(self) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from allocator.cluster import Cluster
-from allocator.conversion import NotNegative, Range, check_fields
+from allocator.conversion import Range, Seconds, check_fields
 from allocator.mechanism.deficit import DeficitQueue
 from allocator.mechanism.placement.gangs import OURS, rule_names
 from allocator.mechanism.rounds import Discipline, RoundMechanism, Rounds
@@ -18,9 +18,10 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import SharePolicy
 from throughputs import InputError
 from throughputs.errors import one_of
+from throughputs.limits import LATEST_TIME
 
 # Below this a run would not end.
-_Interval = Annotated[float, Range(1e-3)]
+_Interval = Annotated[float, Range(1e-3, LATEST_TIME)]
 
 _SOURCE = "mechanism settings"
 
@@ -50,7 +51,7 @@ class MechanismSettings:
     """
 
     round_seconds: _Interval = 360.0
-    recompute_interval_seconds: NotNegative = 0.0
+    recompute_interval_seconds: Seconds = 0.0
     decide_every_seconds: _Interval | None = None
     placement: str = "consolidated"
     discipline: Discipline = field(default_factory=DeficitQueue)

@@ -20,7 +20,7 @@ from allocator.simulator.rules.starts import StartsTakeTime
 from allocator.simulator.rules.world import completed
 from throughputs import InputError
 from throughputs.entry_points import entries_of
-from throughputs.errors import nearest_names
+from throughputs.errors import expect, nearest_names
 
 ENTRY_POINT_GROUP = "allocator.presets"
 
@@ -117,6 +117,7 @@ class Preset:
             raise InputError("preset", field="fairness", found=self.fairness, expected=f"one of {', '.join(known)}")
         object.__setattr__(self, "world", completed(self.world))
         for rule in self.world:
+            expect(isinstance(rule, Rule), "preset", "world", rule, "objects of subclasses of Rule, as Slow(by=0.5)")
             rule.check(self.world)
         _check_names(self.disciplines(), self.world)
 

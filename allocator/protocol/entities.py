@@ -14,7 +14,6 @@ Source: Narayanan et al., OSDI 2020, section 4.3 (hierarchical policies).
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -30,7 +29,7 @@ from throughputs.arrays import Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
 from throughputs.frames import Column, FrameReader
-from throughputs.limits import Range
+from throughputs.limits import AMOUNT
 from throughputs.numerics import tie_order
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Entity:
     """
 
     name: str
-    weight: Annotated[float, Range(0, sys.float_info.max, above=True)] = 1.0
+    weight: Annotated[float, AMOUNT] = 1.0
     policy: Literal["fairness", "fifo"] = "fairness"
     parent: str | None = None
 

@@ -28,6 +28,7 @@ from throughputs.arrays import Dates, Flags, Floats, Ints, Texts, Values
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
 from throughputs.frames import columns_of
+from throughputs.limits import LATEST_TIME, require_all
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def deadlines_of(trace: Trace, rates: Floats, cluster: Cluster) -> Floats:
             speed = np.where(reference > 0, reference, speed)
         with np.errstate(divide="ignore"):
             duration = np.where(np.isnan(duration), trace.total_steps / speed, duration)
-    return np.where(np.isnan(trace.deadline), trace.arrival_time + trace.slo * duration, trace.deadline)
+    due = trace.arrival_time + trace.slo * duration
+    expected = f"a multiple by which the job is due by {LATEST_TIME:g} s"
+    good = ~(np.isfinite(duration) & (due > LATEST_TIME))
+    require_all(good, trace.slo, trace.source, lambda job: f"slo of job {job}", expected)
+    return np.where(np.isnan(trace.deadline), due, trace.deadline)
 
 
 def options_of(trace: Trace, deadline: Floats) -> DeadlineOptions:

@@ -12,12 +12,14 @@ Errors in policies of other packages are shown as their authors need them: where
 from __future__ import annotations
 
 import dataclasses
+import re
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Set
+from difflib import get_close_matches
 from enum import Flag, auto
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from allocator.protocol.views import Needs
 from formulations import Pairs
 from throughputs import InputError
 from throughputs.arrays import Floats, Texts
+from throughputs.errors import expect
 
 if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
@@ -85,12 +88,22 @@ class Past:
     end: Floats
 
 
+_OURS = (__name__.partition(".")[0], "formulations", "throughputs")
+
+
+def is_ours(kind: type | str) -> bool:
+    """Whether a class, or a module by its name, is of this package."""
+    module = kind if isinstance(kind, str) else kind.__module__
+    return module.partition(".")[0] in _OURS
+
+
 class Policy(ABC):
     """Decides who runs; a subclass answers with shares of time (`SharePolicy`) or with plans (`PlanPolicy`).
 
     Attributes
     ----------
-    name : the registered name.
+    name : the registered name; until then that which the class gives itself, else its own in lower case: ``EqualSteps``
+        is ``equal_steps``.
     answers : "shares" or "plan"; set by the two subclasses.
     needs : the views that must be made ready for it (`Need`). triggers : see `Trigger`.
     period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
@@ -112,6 +125,11 @@ class Policy(ABC):
     heterogeneity_aware: ClassVar[bool] = True
     in_order_of_rows: ClassVar[bool] = False
     in_rounds: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not is_ours(cls) and not vars(cls).get("name"):
+            cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def __post_init__(self) -> None:
         # The settings of a policy that is a dataclass are of the types and in the ranges that are declared there.
@@ -138,16 +156,23 @@ class Policy(ABC):
 
 
 def checked_policy(policy: Policy) -> Policy:
-    """The policy; InputError where it is none that the decision core can ask."""
+    """The policy; InputError where it is none that the decision core can ask, or its class data are not what they are
+    asked to be.
+    """
     if getattr(type(policy), "answers", None) not in ("shares", "plan"):
         expected = "an object of a subclass of allocator.SharePolicy or allocator.PlanPolicy"
         if isinstance(policy, str):
             raise InputError("policy", found=policy, expected=f"{expected}, as get_policy({policy!r}) makes it")
         raise InputError("policy", found=type(policy).__name__, expected=expected)
-    needs: Any = policy.needs
-    if not isinstance(needs, Set):
-        expected = "views joined by |, as in Need.SERVICE | MY_VIEW"
-        raise InputError(f"policy {policy.name}", field="needs", found=type(needs).__name__, expected=expected)
+    source, data = f"policy {policy.name}", cast(Any, policy)
+    check_names(type(policy), source)
+    period = data.period_seconds
+    for name, good, expected in (
+        ("needs", isinstance(data.needs, Set), "views joined by |, as in Need.SERVICE | MY_VIEW"),
+        ("triggers", isinstance(data.triggers, Trigger), "events joined by |, as in Trigger.ARRIVAL | Trigger.PRICES"),
+        ("period_seconds", isinstance(period, int | float) and period > 0, "seconds above 0"),
+    ):
+        expect(good, source, name, getattr(data, name), expected)
     return policy
 
 
@@ -259,12 +284,9 @@ def _pairs_of(assignment: Assignment) -> Pairs:
     return Pairs(pair.jobs, pair.partner, pair.pool, np.ones(len(pair)))
 
 
-_OURS = (__name__.partition(".")[0], "formulations", "throughputs")
-
-
 def fault_of(error: BaseException, *policies: type[Policy]) -> BaseException | None:
     """The error with those lines alone that lie outside this package, from the code of the policies on, or None."""
-    modules = {each.__module__ for policy in policies for each in policy.__mro__ if not _is_ours(each.__module__)}
+    modules = {each.__module__ for policy in policies for each in policy.__mro__ if not is_ours(each)}
     own = _without_ours(error.__traceback__, modules - {"abc", "builtins"})
     return None if own is None else error.with_traceback(own)
 
@@ -274,8 +296,22 @@ def told(error: BaseException, policies: Iterable[type[Policy]]) -> str:
     return "".join(traceback.format_exception(fault_of(error, *policies) or error))
 
 
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in _OURS
+def check_names(kind: type, source: str) -> None:
+    """Raise InputError where somebody else's class has a public name that is nearly one of those of our base classes,
+    which it does not have: what is misspelt would do nothing. Names of fields are settings, and free.
+    """
+    known = {name for each in kind.__mro__ if is_ours(each) for name in vars(each) if not name.startswith("_")}
+    own = {name for each in kind.__mro__ if not is_ours(each) for name in vars(each) if not name.startswith("_")}
+    fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    for name in sorted(own - known - fields):
+        swapped = [other for other in known - own if sorted(other) == sorted(name)]
+        if near := swapped or get_close_matches(name, known - own, n=1, cutoff=_NEARLY):
+            expected = f"{near[0]}, or a name that is not so near to it"
+            raise InputError(source, field=name, found="a name that nothing asks for", expected=expected)
+
+
+_NEARLY = 0.85
+"""Similarity to a known name from which another one is taken for a misspelling of it."""
 
 
 def _without_ours(found: TracebackType | None, modules: set[str]) -> TracebackType | None:
@@ -283,7 +319,7 @@ def _without_ours(found: TracebackType | None, modules: set[str]) -> TracebackTy
     entries: list[TracebackType] = []
     while found is not None:
         name = str(found.tb_frame.f_globals.get("__name__"))
-        if name in modules or (entries and not _is_ours(name)):
+        if name in modules or (entries and not is_ours(name)):
             entries.append(found)
         found = found.tb_next
     kept = None

@@ -20,8 +20,8 @@ from allocator.protocol.colocated import take, without_sharing
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 from throughputs.arrays import Floats, Ints, Texts, Values
 from throughputs.errors import one_of
-from throughputs.frames import NOT_NEGATIVE, POSITIVE
-from throughputs.limits import Range
+from throughputs.frames import NOT_NEGATIVE
+from throughputs.limits import AMOUNT, LATEST_TIME, Range
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ANY = Range(-np.inf)
+_TIMES = Range(-LATEST_TIME, LATEST_TIME)
 
 
 @dataclass(slots=True, eq=False)
@@ -242,7 +242,7 @@ class View(Set["View[Any]"], Generic[T]):
         if not good.all():
             worst = int(np.argmin(good))
             found = given[worst].item() if isinstance(given[worst], np.generic) else given[worst]
-            number = "a number, or null for none" if self.within is ANY else f"a finite number, {self.within}"
+            number = f"a finite number, {self.within}" + ", or null for none" * (self.within is _TIMES)
             expected = "text" if self.kind == "text" else number
             raise InputError(source, field=where(worst), found=found, expected=expected)
         return given.astype(self.dtype, copy=False)
@@ -430,7 +430,7 @@ class Views:
     priority_weights = View[Floats](
         "weight, 1 for an ordinary job",
         default=1.0,
-        within=POSITIVE,
+        within=AMOUNT,
         source="priority_weight",
         files=("priority_weight",),
     )
@@ -442,13 +442,13 @@ class Views:
     # As submitted.
     slo_seconds = View[Floats](
         "seconds left to the deadline, below 0 when it is past; inf without one",
-        within=ANY,
+        within=_TIMES,
         source=lambda source, state: _until(source.column("deadline"), state.clock),
         default=np.inf,
     )
     deadlines = View[Floats](
         "the same on the clock, exactly as the trace has it; with several deadlines the first",
-        within=ANY,
+        within=_TIMES,
         source=lambda source, _: _until(source.column("deadline"), 0.0),
         default=np.inf,
     )

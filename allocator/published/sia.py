@@ -169,10 +169,6 @@ class StartsByShape(StartsTakeTime):
 
 
 class _ByShape(Starts):
-    def __init__(self, rule: StartsByShape, world: World) -> None:
-        super().__init__(rule, world.jobs)
-        self._world = world
-
     def lost(self, decision: Decision) -> Floats:
         """Nothing on the same shape."""
         lost = super().lost(decision)

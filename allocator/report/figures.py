@@ -228,11 +228,12 @@ def format_column(figure: Figure, summaries: Rows, half_widths: HalfWidths = ())
 
 
 def best_rows(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> set[int]:
-    """Rows that hold the best value, and those that show the same; empty when there is nothing to compare.
+    """Rows that hold the best value, and those that show the same; empty where all do, and where there is nothing to
+    compare.
 
     Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
     run that was cut short would otherwise win with the few short jobs it finished. What differs by no more than noise
-    is as good as the best, and there is no best where all is: noise is how far the simulation is off what was recorded
+    is as good as the best: noise is how far the simulation is off what was recorded
     (`OFF` in a summary), and of means the `half_widths` of their intervals.
     """
     completed = [float(summary.get("completed_jobs") or 0) for summary in summaries]
@@ -250,9 +251,7 @@ def best_rows(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> 
     off = max((float(summary[OFF].get(figure.key, 0.0)) for summary in summaries if OFF in summary), default=0.0)
     half = [each.get(figure.key, 0.0) / figure.scale for each in half_widths] or [0.0] * len(values)
     noise = {row: max(off * max(abs(values[row]), abs(values[best])), half[row] + half[best]) for row in rivals}
-    if not any(noise.values()):
-        return {row for row in rivals if texts[row] == texts[best]}
-    near = {row for row in rivals if abs(values[row] - values[best]) <= noise[row]}
+    near = {row for row in rivals if texts[row] == texts[best] or abs(values[row] - values[best]) <= noise[row]}
     return near if len(near) < len(rivals) else set()
 
 

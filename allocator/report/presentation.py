@@ -21,7 +21,7 @@ HONEST = ("qssf", "slurm")
 _MEANING = {
     "isolated": "job completion time / the same on an isolated share of the cluster",
     "static": "job completion time / (time that the job needs alone x jobs of the trace per GPU)",
-    "slowdown": "job completion time / that of the job alone with a start of its gang, ten minutes at least",
+    "slowdown": "job completion time / that of the job alone, ten minutes at least",
     "themis": "job completion time / (time that the job needs alone x jobs in the cluster per GPU, meanwhile)",
 }
 

@@ -258,11 +258,14 @@ class RunRecord:
         return left
 
     @cached_property
+    def end(self) -> float:
+        """The makespan, or when the last row ended if jobs are left over, seconds."""
+        return max(self.makespan, float(self.row_finish.max(initial=0.0))) if self.unfinished.any() else self.makespan
+
+    @cached_property
     def utilization(self) -> float:
-        """Busy GPU time divided by GPU time up to the makespan (the end, if jobs are left over); 0 for an empty run."""
-        end = max(self.makespan, float(self.row_finish.max(initial=0.0))) if self.unfinished.any() else self.makespan
-        total = self.cluster.total_gpus * end
-        return float(self.gpu_seconds_between(-np.inf, np.inf).sum()) / total if total > 0 else 0.0
+        """Busy GPU time divided by GPU time, both up to the `end`; 0 for an empty run."""
+        return self.utilization_between(0.0, self.end)
 
     def utilization_between(self, start: float, end: float) -> float:
         """Busy GPU time divided by GPU time from `start` to `end` (seconds)."""

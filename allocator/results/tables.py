@@ -77,14 +77,14 @@ _SUBMITTED = ("job_type", "scale_factor", "priority_weight", "total_steps", "arr
 
 
 def _bounded_slowdown(record: RunRecord, jct: Floats) -> Floats:
-    """(N,) completion time over that of the job alone on its fastest type, a start of its gang included; at least 1.
+    """(N,) completion time over that of the job alone on its fastest type, whatever a start takes; at least 1.
 
-    Alone no job takes less than `SLOWDOWN_FLOOR` (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001).
+    Alone no job takes less than `SLOWDOWN_FLOOR` (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001). Starts are left out so
+    that a job has one yardstick in all runs, and in the recorded schedule, in which its length has them.
     """
-    jobs = record.jobs
-    alone = quotient(jobs.total_steps if record.work is None else record.work, jobs.rates.max(axis=1, initial=0.0), 0.0)
-    starts = record.restart_gpu_seconds / (np.maximum(jobs.gpus_taken, 1e-3) * (1 + record.preemptions))
-    slowdown: Floats = jct / np.maximum(alone + np.nan_to_num(starts), SLOWDOWN_FLOOR)
+    work = record.jobs.total_steps if record.work is None else record.work
+    alone = quotient(work, record.jobs.rates.max(axis=1, initial=0.0), 0.0)
+    slowdown: Floats = jct / np.maximum(alone, SLOWDOWN_FLOOR)
     return np.where(np.isnan(jct), np.nan, np.maximum(slowdown, 1.0))
 
 

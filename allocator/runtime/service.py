@@ -495,7 +495,7 @@ class Service:
         # before the limit is reached, so that nobody outlives it; no more than half of one that is short
         grace = self.settings.grace_seconds
         over = [job for job in running if job.has_run(now) >= max(job.time_limit - grace, job.time_limit / 2.0)]
-        self.stop(over, "its time limit is reached, before which it was told to end", then=TIMED_OUT)
+        self.stop(over, "it ran into its time limit", then=TIMED_OUT)
         hanging = [job for job in self.book.holding.values() if self.watching.hangs(job, now)]
         self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from allocator.api import load_throughputs
+from allocator.api import load_speeds
 from allocator.checkpoint.checkpoint import Checkpoints, identity
 from allocator.cluster import Cluster
 from allocator.presets import Preset
@@ -38,6 +38,7 @@ from allocator.simulator.world import Progress, SimulationStalledError, World
 from allocator.variants import policy_of
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace, trace_of
 from throughputs.configurations import Configurations
+from throughputs.errors import expect
 from throughputs.estimator.believed import BelievedColocation, Estimation
 from throughputs.goodput.profiles import Profiles
 from throughputs.goodput.trainings import Trainings, trainings_of
@@ -83,13 +84,14 @@ def simulate(
     cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
     policy : decides on shares of time, or on plans of who runs as what; or its name, with settings of its own where
         wanted, as in ``"elasticflow:admission=repair"``: it is made as the preset has it.
-    throughputs : a throughput table, or the (N, M) true rates in steps/s: an array with the types in the order of the
-        cluster, or with their names a DataFrame, a mapping of columns, or a `ThroughputMatrix`. A policy
+    throughputs : a throughput table, or the file or folder of one; or the (N, M) true rates in steps/s: an array with
+        the types in the order of the cluster, or with their names a DataFrame, a mapping of columns, or a
+        `ThroughputMatrix`, whose rows are job types, or the jobs in order where they are numbered from 0. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
         embedded table. `Profiles` or `Trainings` (`throughputs.goodput`) are of jobs that train models: under policies
         that decide at events their goodput changes as they train. Jobs of known duration that a table does not have
-        need none where it does not know the types of
-        the cluster, or there is only one: they go at their steps over their duration.
+        need none where it does not know the types of the cluster, or there is only one: they go at their steps over
+        their duration.
     preset : "default", "gavel", "shockwave", "shockwave_published", or a `Preset` of your own:
         ``preset("gavel").replace(round_seconds=720)``. What it says of policies is for those who make them.
     seed : of all random draws of the run.
@@ -193,7 +195,10 @@ class Simulation:
         checked_policy(policy).prepare()
         cluster = Cluster.of(cluster)
         colocated = Need.COLOCATION in policy.needs
-        known = load_throughputs(colocated=colocated) if throughputs is None else _in_order_of(cluster, throughputs)
+        if throughputs is None or isinstance(throughputs, str | os.PathLike):
+            known: Any = load_speeds(throughputs, colocated=colocated)
+        else:
+            known = _in_order_of(cluster, trace, throughputs)
         known = trainings_of(known) if isinstance(known, Profiles) else known
         self.started = time.perf_counter()
         chosen = find_preset(preset).in_run(policy.name, cluster)
@@ -302,13 +307,21 @@ def _known_lengths(trace: Trace) -> str:
     return f"predicted, true of {without} of {len(trace)} jobs"
 
 
-def _in_order_of(cluster: Cluster, throughputs: Any) -> Any:
-    """Rates that come with the names of their types as an array, in the order of the cluster; others as they are."""
+def _in_order_of(cluster: Cluster, trace: Trace, throughputs: Any) -> Any:
+    """Rates that come with names as an array, in the order of the jobs and of the cluster; others as they are."""
     # Nothing is a table of pandas before pandas is there.
     frame = getattr(sys.modules.get("pandas"), "DataFrame", ThroughputMatrix)
     if not isinstance(throughputs, ThroughputMatrix | Mapping | frame):
         return throughputs
-    return ThroughputMatrix.of(throughputs).on_types(cluster.accelerators).rates
+    matrix = ThroughputMatrix.of(throughputs).on_types(cluster.accelerators)
+    if matrix.jobs == tuple(range(matrix.n_jobs)):
+        return matrix.rates
+    row = {label: at for at, label in enumerate(matrix.jobs)}
+    for name in trace.job_type.tolist():
+        expect(
+            name in row, "throughputs", "index", matrix.jobs, f"all job types, such as {name!r}, or 0, 1, ... by job"
+        )
+    return matrix.rates[[row[name] for name in trace.job_type.tolist()]]
 
 
 def _by_gpus(trace: Trace, throughputs: Any, cluster: Cluster) -> Callable[[], Configurations] | None:

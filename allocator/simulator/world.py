@@ -27,7 +27,7 @@ from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECT
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
 from allocator.simulator.rounds import RoundExecution
-from allocator.simulator.rules.base import Rules, RunningRule, all_hooks, rule_of, saved, started
+from allocator.simulator.rules.base import Rules, RunningRule, all_hooks, check_called, rule_of, saved, started
 from allocator.simulator.rules.general import IdealShares
 from allocator.simulator.truth import Truth
 from throughputs import InputError
@@ -107,9 +107,14 @@ class World:
         self.seed, self._total = seed, len(cluster.servers)
         self._away: dict[int, frozenset[int]] = {}
         self.capacity: list[tuple[float, list[int]]] = []
-        self.running = [running for rule in self.rules for running in started(rule, self)]
+        made = [started(rule, self) for rule in rules]
+        self.running = [running for some in made for running in some]
         self.hooks = all_hooks(self.running)
         self._all_in_stretches = any(running.in_stretches for running in self.running)
+        rounds = policy.in_rounds and not self._all_in_stretches
+        run = "as ideal shares" if self.core.ideal else "in rounds" if rounds else "between events"
+        for rule, some in zip(rules, made, strict=True):
+            check_called(rule, some, run)
         self._rounds = RoundExecution(self)
         self._events = EventExecution(self)
 

@@ -45,6 +45,9 @@ _VARIANTS = (0.0, -0.45, 0.5, -0.7, 0.7)
 _VARIANT_MARKERS = "*p8H"
 INK = "#333333"
 
+_NARROWEST = 3.0
+"""Inches below which a panel has no room for its labels."""
+
 _POLICIES = {label: policy for policy, label in preset("shockwave").comparison.labels.items()}
 
 
@@ -56,12 +59,23 @@ def use_style() -> None:
 
 
 def panels(
-    count: int, *, columns: int | None = None, width: float = 5.0, height: float = 3.2, **settings: Any
+    count: int,
+    *,
+    columns: int | None = None,
+    width: float = 5.0,
+    height: float = 3.2,
+    within: float | None = None,
+    **settings: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels, all side by side or in rows of `columns`, each so many inches wide and high."""
+    """A figure with `count` panels, all side by side or in rows of `columns`, each so many inches wide and high.
+
+    With `within`, the width of all in inches, there are as many side by side as that has room for.
+    """
     import matplotlib.pyplot as plt
 
+    columns = columns if within is None else max(int(within / _NARROWEST), 1)
     beside = min(count, columns or count)
+    width = width if within is None else within / beside
     below = -(-count // beside)
     figure, grid = plt.subplots(below, beside, figsize=(width * beside, height * below), squeeze=False, **settings)
     for axes in grid.flat[count:]:
@@ -254,6 +268,7 @@ def curves(
     notes = {
         "dotted, \N{MULTIPLICATION SIGN}: saturated": any(crossed),
         "gaps: runs that failed": (table["status"] == "failed").any(),
+        "some intervals go beyond the axis": (table["mean"] + table["half_width"] > top).any(),
         "hollow: published": published is not None and len(published),
     }
     if any(notes.values()):
@@ -288,7 +303,7 @@ def plain_numbers(axis: Any) -> None:
 def _top(table: pd.DataFrame, published: pd.DataFrame | None) -> float:
     """Upper end of the axis: the lines and the published figures fit, and intervals up to twice as high."""
     most = float(np.nanmax([0.0, *table["mean"], *(() if published is None else published["value"])]))
-    ends = float(np.nanmax([0.0, *(table["mean"] + table["half_width"])]))
+    ends = float(np.nanmax([0.0, *(table["mean"] + table["half_width"].fillna(0.0))]))
     return max(1.15 * most, min(1.03 * ends, 2.0 * most)) if most > 0 else 1.0
 
 
@@ -337,6 +352,7 @@ def cumulative(
         mean, half_width = np.array([interval(share) for share in shares.T]).reshape(-1, 2).T
         axes.step(known, mean, where="post", color=styles[name]["color"], linestyle=styles[name]["linestyle"])
         if len(given) > 1:
+            half_width = np.nan_to_num(half_width)  # where all draws are alike
             low, high = np.maximum(mean - half_width, 0.0), np.minimum(mean + half_width, 1.0)
             axes.fill_between(known, low, high, step="post", color=styles[name]["color"], alpha=0.12, linewidth=0)
     axes.set_ylim(0, 1.02)

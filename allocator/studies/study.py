@@ -133,7 +133,7 @@ class Study:
     runs: Callable[[Options], Iterable[Run]]
     by: tuple[str, ...]
     shown: Mapping[str, Shown]
-    draw: Callable[[Study, pd.DataFrame], Figure] | None = None
+    draw: Callable[..., Figure] | None = None
     derived: Callable[[pd.DataFrame], pd.DataFrame] | None = None
 
     def results(self, options: Options | None = None) -> pd.DataFrame:
@@ -178,32 +178,36 @@ class Study:
         return tables.export(stem, self.table(results), figure, self.numbers(results))
 
 
-def against_load(study: Study, results: pd.DataFrame, **settings: Any) -> Figure:
-    """A panel for each column of the table: against the first column of `by`, a line for each value of the others."""
+def against_load(study: Study, results: pd.DataFrame, *, within: float | None = None, **settings: Any) -> Figure:
+    """A panel for each column of the table: against the first column of `by`, a line for each value of the others.
+
+    All of them have `within` inches side by side, and stand below each other where that is too narrow.
+    """
     figures.use_style()
-    figure, panels = figures.panels(len(study.shown))
+    figure, panels = figures.panels(len(study.shown), within=within)
     load, series = study.by[0], "series"
     results = results.assign(series=_joined(results, study.by[1:]))
     for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
         known = results.dropna(subset=[load, shown.column])
-        named = {"names": axes is panels[-1], **settings}
+        named = {"names": axes is panels[-1] or axes.get_subplotspec().is_last_col(), **settings}  # type: ignore[union-attr]
         figures.curves(axes, known, load=load, value=shown.column, unit=shown.unit, series=series, **named)
         axes.set(xlabel=load.replace("_", " "), title=title)
     return figure
 
 
-def side_by_side(study: Study, results: pd.DataFrame) -> Figure:
-    """A panel for each column of the table, a bar for each group of runs, and a mark for what a paper prints of it."""
+def side_by_side(study: Study, results: pd.DataFrame, *, within: float | None = None) -> Figure:
+    """A panel for each column of the table, a bar for each group of runs, and a mark for what a paper prints of it;
+    `within` as in `against_load`."""
     figures.use_style()
     # by their policy first, whose colours they have
     results = results.assign(series=_joined(results, sorted(study.by, key=lambda name: name != "policy")))
     height = max(3.2, 0.24 * results["series"].nunique())
     measured = {title: shown for title, shown in study.shown.items() if not shown.column.startswith(PRINTED)}
-    figure, panels = figures.panels(len(measured), width=3.2, height=height)
+    figure, panels = figures.panels(len(measured), width=3.2, height=height, within=within)
     for axes, (title, shown) in zip(panels, measured.items(), strict=True):
-        printed = PRINTED + shown.column
+        printed, first = PRINTED + shown.column, axes.get_subplotspec().is_first_col()  # type: ignore[union-attr]
         known = dict(zip(results["series"], results[printed], strict=True)) if printed in results else {}
-        how: dict[str, Any] = {"series": "series", "names": axes is panels[0], "published": known}
+        how: dict[str, Any] = {"series": "series", "names": first, "published": known}
         figures.bars(axes, results, value=shown.column, unit=shown.unit, **how)
         axes.set_title(title)
     return figure

@@ -166,8 +166,14 @@ def export(
     write_text(written[1], latex(cells))
     for path in written[2:]:
         assert figure is not None
-        figure.savefig(path)
+        save_picture(figure, path)
     return written
+
+
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a picture as its name says, the same bytes every time."""
+    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    figure.savefig(path, metadata=dated.get(path.suffix.lower()))
 
 
 def duration(seconds: float) -> str:

@@ -156,6 +156,11 @@ class Linear:
     def __eq__(self, other: Linear | ArrayLike) -> Row:  # type: ignore[override]
         return (self - other)._row(0.0, 0.0)
 
+    def __lt__(self, other: object) -> Row:
+        raise _unfit("comparison", "< or >", "<=, >= or ==, as rows hold at their limits too")
+
+    __gt__ = __lt__
+
     def __str__(self) -> str:
         return f"linear expressions of shape {self.shape}"
 

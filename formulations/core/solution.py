@@ -12,6 +12,9 @@ from throughputs.arrays import Flags, Floats
 
 S = TypeVar("S", bound="Solution")
 
+TOLERANCE = 1e-7
+"""Relative gap up to which an answer is called optimal."""
+
 
 class SolverError(RuntimeError):
     """No backend that was asked returned an answer; says what each had to say."""

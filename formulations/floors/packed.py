@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from formulations.arguments import figures, instance
 from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.objectives import MaxSum, relative_gap
+from formulations.core.solution import TOLERANCE
 from formulations.floors.worth import SAME_RATIO, checked_floors, with_ratio
 from formulations.packed.certificate import with_absent_types
 from formulations.packed.class_pairs import ClassPairs
@@ -20,7 +21,6 @@ from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution, no_jobs, packed_solution, solve_packed
-from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.arrays import Floats
 from throughputs.numerics import dot

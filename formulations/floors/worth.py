@@ -16,12 +16,12 @@ from formulations.columns.engines import ENGINES
 from formulations.core.objectives import MaxSum, relative_gap
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
-from formulations.core.solution import Solution, SolverError
+from formulations.core.solution import TOLERANCE, Solution, SolverError
 from formulations.interior_point.structured import solve_with_floors
 from formulations.packed.levels import ACCEPTED_SHORTFALL
 from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.backends import get_backend
-from formulations.solving.solver import TOLERANCE, solve
+from formulations.solving.solver import solve
 from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
 from throughputs.arrays import Flags, Floats, Positions

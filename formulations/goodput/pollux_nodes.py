@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from formulations.core.solution import SolverError
+from formulations.core.solution import TOLERANCE, SolverError
 from formulations.goodput.pollux import PowerMean
 from formulations.reference.mixed_integer import Highs, RowBuilder
 from formulations.reference.stopping import StopRule
@@ -78,7 +78,7 @@ class NodeSelection:
     ----------
     gpus : (N, n) of each job on each node.
     fitness : the mean. bound : nothing allowed has more.
-    status : "optimal" where the two are equal within the tolerance, else "feasible".
+    status : "optimal" where the two are equal to 1e-7, else "feasible".
     solver : what answered.
     """
 
@@ -94,9 +94,7 @@ class NodeSelection:
         return (self.bound - self.fitness) / max(self.bound, 1e-300)
 
 
-def solve_on_nodes(
-    program: NodeProgram, *, seconds: float = np.inf, tolerance: float = 1e-6, start: Ints | None = None
-) -> NodeSelection:
+def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf, start: Ints | None = None) -> NodeSelection:
     """The largest power mean, by branch and bound in HiGHS::
 
         max  sum_i sum_c f(s_c) x_ic + f(h_i) k_i + f(0) (1 - sum_c x_ic - k_i)         f(s) = sign(p) (s + e)^p
@@ -109,7 +107,6 @@ def solve_on_nodes(
     Parameters
     ----------
     seconds : limit of the search; the best that is found by then is "feasible".
-    tolerance : relative gap up to which an answer is called optimal.
     start : (N, n) GPUs on nodes to begin with: nothing worse is returned.
 
     Raises
@@ -133,7 +130,7 @@ def solve_on_nodes(
     N = program.ways.n_jobs
     total = answer.bound * model.scale + float(program.mean.terms(0.0)) * N
     bound = max(program.mean.of_sum(total, N), fitness)
-    status = "optimal" if bound - fitness <= tolerance * bound else "feasible"
+    status = "optimal" if bound - fitness <= TOLERANCE * bound else "feasible"
     return NodeSelection(gpus, fitness, bound, status)
 
 

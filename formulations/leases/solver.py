@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from formulations.core.solution import TOLERANCE
 from formulations.leases.demands import demands, first_slot
 from formulations.leases.packing import greedy_choice, slot_by_slot
 from formulations.leases.program import LeaseProgram
@@ -40,8 +41,8 @@ class LeaseSolution:
     objective : value and weighted GPUs of slot 0.
     bound : no schedule that keeps as many jobs has a larger objective; inf from the greedy.
     gap : (bound - objective) / max(|objective|, 1).
-    status : "optimal"; "feasible", where the solver stopped before it had proven the optimum to the gap asked for;
-        "greedy"; "failed", where it stopped without a schedule: all jobs are dropped then.
+    status : "optimal" where `gap` is at most 1e-7, else "feasible"; "greedy"; "failed", where the solver
+        stopped without a schedule: all jobs are dropped then.
     method : "highs", "cbc" or "greedy".
     note : what the solver said last.
     seconds : time for everything.
@@ -207,8 +208,11 @@ class _Search:
         return found if again is None else again
 
     def _found(self, found: _Schedule) -> LeaseSolution:
-        status = "optimal" if self._proven(found) else "feasible"
-        return _solution(self.program, *found, self.bound, status, self.method, self.note, self.started)
+        program = self.program
+        if self.relative_gap is None and self._proven(found) and not (program.option_values % 1.0).any():
+            # objectives are multiples of twice the step
+            self.bound = _objective(program, *program.worth(*found))
+        return _solution(program, *found, self.bound, "optimal", self.method, self.note, self.started)
 
     def _schedule(self, statement: Statement) -> tuple[_Schedule | None, LinearAnswer]:
         """Options and schedule, checked; None without any."""
@@ -257,5 +261,6 @@ def _solution(
     objective = _objective(program, value, first)
     bound = max(bound, objective)
     gap = (bound - objective) / max(abs(objective), 1.0)
+    status = "feasible" if status == "optimal" and gap > TOLERANCE else status
     seconds = perf_counter() - started
     return LeaseSolution(option, schedule, value, first, objective, bound, gap, status, method, note, seconds)

@@ -61,7 +61,7 @@ def point_of(problem: Any, solver: str, **options: Any) -> Floats:
         warnings.simplefilter("ignore")
         try:
             problem.solve(solver=solver, **options)
-        except cp.error.SolverError as error:
+        except (cp.error.SolverError, ValueError) as error:
             raise RuntimeError(f"{solver} failed: {error}") from error
     found = problem.var_dict["x"].value
     if found is None:

@@ -226,6 +226,8 @@ class Highs:
         if status == statuses.kInfeasible:
             return LinearAnswer(None, math.inf, note, infeasible=True, proven=True)
         found = info.primal_solution_status == self._highs.SolutionStatus.kSolutionStatusFeasible
+        if proven and not found:
+            note += f", with rows violated by {info.max_primal_infeasibility:.1e}"
         solution, linear = solver.getSolution(), relaxed or not self.whole
         bound = float(info.objective_function_value if linear else info.mip_dual_bound)
         return LinearAnswer(
@@ -351,7 +353,10 @@ class Cbc:
 
             def search(*more: str) -> LinearAnswer:
                 rest = replace(stop, seconds=until - perf_counter()).for_cbc()
-                model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
+                try:
+                    model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
+                except pulp.PulpSolverError as error:
+                    raise RuntimeError(f"CBC failed: {error}") from error
                 return self._read(model, x, np.array(of_row, dtype=np.int64), stop, linear=not whole.any())
 
             found = search()

@@ -12,7 +12,7 @@ import numpy as np
 
 from formulations.arguments import instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
-from formulations.core.solution import Attempt, SolverError
+from formulations.core.solution import TOLERANCE, Attempt, SolverError
 from formulations.reference.mixed_integer import solve_mixed
 from formulations.reference.stopping import StopRule
 from formulations.shockwave.knapsack import divides
@@ -39,7 +39,7 @@ class PlanSolution:
     bound : no plan is better than this.
     gap : distance of the two, relative to the objective (to 1e-3 if that is smaller); priorities above 1e5 count 1e5
         in that objective, so that they do not hide what the plan does for all other jobs.
-    status : "optimal" when `gap` is within the tolerance, "feasible" when it is not, "empty" without jobs.
+    status : "optimal" when `gap` is at most 1e-7, "feasible" when it is not, "empty" without jobs.
     ordering_cost, ordering_bound, ordering_gap : of stage 3 likewise: cost of the order in `schedule`, a cost that no
         order of the same numbers of rounds is below, and their relative distance. After stage 1 all weights are
         1 / n_j. nan where nothing was proven about the order.
@@ -104,7 +104,7 @@ def solve_plan(
         with a binary for every job and round, and "counts" the same in fewer whole variables (`state`).
     solver : of the numbers of rounds or the binaries. "auto": in form "rounds" an exact method of our own
         (`solve_rounds`) if each width divides the next wider one, else HiGHS; in the other forms HiGHS.
-    relative_gap : at which a plan counts as optimal, and solvers stop; for each stage by itself.
+    relative_gap : at which solvers stop; for each stage by itself.
     time_limit_seconds : of each stage. But in form "rounds" a stage 1 that has found no plan by then counts as
         infeasible, as published.
     ordering : of stage 3, "greedy", "exact", or "auto" for the exact method where the greedy one leaves the order
@@ -136,7 +136,7 @@ def solve_plan(
         objective=numbers.objective,
         bound=numbers.objective + numbers.excess,
         gap=numbers.gap,
-        status=_status(numbers, relative_gap),
+        status=_status(numbers),
         ordering_cost=plan.placement.cost,
         ordering_bound=plan.placement.bound,
         ordering_gap=plan.placement.gap,
@@ -148,11 +148,11 @@ def solve_plan(
     )
 
 
-def _status(numbers: RoundsAnswer, tolerance: float) -> str:
-    """In the words of this package; solvers stop at the gap as they see it, which rounding may move."""
+def _status(numbers: RoundsAnswer) -> str:
+    """In the words of this package, whatever gap the search was content with."""
     if not len(numbers.rounds_per_job):
         return "empty"
-    return "optimal" if numbers.gap <= tolerance + (_ROUNDING if numbers.solver != "knapsack" else 0.0) else "feasible"
+    return "optimal" if numbers.gap <= TOLERANCE else "feasible"
 
 
 def _check_settings(form: str, solver: str, gap: float, seconds: float, ordering: str) -> None:

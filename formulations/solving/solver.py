@@ -14,16 +14,13 @@ from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope, parts
 from formulations.core.reductions import Classes, classes_of, types_in_order
-from formulations.core.solution import Attempt, Solution
+from formulations.core.solution import TOLERANCE, Attempt, Solution
 from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.backends import Backend
 from formulations.solving.choice import Among, Choice, chooser
 from throughputs.arrays import Flags, Floats, Positions
-
-TOLERANCE = 1e-7
-"""Relative gap up to which an answer is called optimal."""
 
 _AIMED_GAP, _MOST_CLASSES_TO_AIM = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""

@@ -226,6 +226,8 @@ def _judged(program: _Program, name: str, options: dict[str, Any]) -> Judged[_Fo
             problem.unpack_results(raw, chain, inverse)
     except cp.error.SolverError as error:
         raise RuntimeError(str(error)) from None
+    except ValueError as error:
+        raise InputError(program.source, field="statement", found=str(error), expected="finite numbers") from None
     word = str(problem.status)
     if word.startswith("infeasible"):
         expected = "time, capacity and the constraints of the statement exclude each other"

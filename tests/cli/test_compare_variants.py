@@ -34,6 +34,9 @@ def test_one_policy_with_two_settings():
     for row, name in ((first, "elasticflow"), (second, "elasticflow-admission=repair,margin_seconds=5")):
         assert json.loads(Path(name, "summary.json").read_text())["settings"] == row["settings"]
     assert f'"name":"{LABEL}"' in Path("report.html").read_text().replace('": "', '":"')
+    # the next comparison there is not beside runs of this one
+    compared("--policies fifo")
+    assert [path.parent.name for path in Path().glob("*/summary.json")] == ["fifo"]
 
 
 @dataclass(frozen=True)

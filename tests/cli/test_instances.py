@@ -104,6 +104,7 @@ def test_one_call_takes_deadlines_and_prices() -> None:
         ("gpu_prices.k80", -1.0, "gpu_prices k80"),
         ("jobs.0.slo_seconds", "soon", "jobs[0].slo_seconds 'soon' null"),
         ("jobs.0.slo_seconds", True, "jobs[0].slo_seconds null"),
+        ("jobs.0.slo_seconds", 1e300, "jobs[0].slo_seconds 1e+12"),
         ("jobs.1.throughputs", {"v100": 1.0}, "jobs[1].throughputs k80"),
         ("jobs.0.throughputs.v100", "fast", "jobs[0].throughputs.v100 'fast'"),
         ("jobs.0.scale_factor", 0, "jobs[0].scale_factor"),

@@ -137,6 +137,7 @@ def test_a_place_that_cannot_be_is_told_first(name, option, tmp_path):
     (tmp_path / "folder").mkdir()
     source = [("FROM|-", tmp_path / "none.csv")] if option == "TO" else []
     folder = isinstance(WRITTEN[name][option], Folder)
+    assert refused(name, *source, (option, "")).source == option
     for place in ("file", "file/below") if folder else ("folder", "file/below", "no/such/folder/file"):
         assert refused(name, *source, (option, tmp_path / place)).source == option
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,11 +169,11 @@ def test_starts_take_their_time():
             assert told.ran == pytest.approx(300.0)
 
 
-def test_a_start_that_takes_longer_than_a_round_is_over_with_it():
-    """150 s in rounds of 100 s; of whom it goes on in the next round no further start is made."""
+def test_a_start_that_takes_longer_than_a_round_goes_on_in_the_next():
+    """150 s in rounds of 100 s; 50 s of it are made in the next round."""
     result = run_of(trace_of([300, 300], [1, 1]), "v100:1", "fifo", restart_penalty_seconds=150.0)
     parts = [(part.kind, part.start, part.end) for part in explain(result, 1, since=0).intervals]
-    assert parts == [("waiting", 0.0, 400.0), ("starting", 400.0, 500.0), ("running", 500.0, 800.0)]
+    assert parts == [("waiting", 0.0, 500.0), ("starting", 500.0, 650.0), ("running", 650.0, 950.0)]
 
 
 def test_what_a_job_was_promised_and_had():
@@ -271,6 +273,18 @@ def test_questions_without_an_answer(asked, words):
     with pytest.raises(InputError) as error:
         explain(result, **asked)
     assert [word for word in words.split() if word not in str(error.value)] == [], error.value
+
+
+def test_jobs_of_one_name_are_told_apart_by_their_place():
+    names, dates = ["40396_7", "8", "8"], np.datetime64("2025-03-03T08:00", "us") + np.zeros(3, dtype="m8[s]")
+    trace = replace(trace_of([300] * 3, [1] * 3), trace_id=np.array(names, dtype=object), arrival_date=dates)
+    result = run_of(trace, "v100:1", "fifo")
+    assert [explain(result, name).job for name in ("8:1", "8:2")] == [1, 2]
+    for name, hint in {"8": "2 jobs.*8:1 to 8:2", "40396": "did you mean '40396_7'", "8:3": "trace_id"}.items():
+        with pytest.raises(InputError, match=hint):
+            explain(result, name)
+    with pytest.raises(InputError, match=r"found '2025-03-03T07:59:55.*, 2025-03-03T08:00:00"):
+        explain(result, 1, at=-5.0)
 
 
 def test_runs_in_which_nobody_waited():

@@ -318,6 +318,12 @@ def test_a_point_that_does_not_keep_the_rows_gives_way_to_one_that_does():
     assert (cost @ found.columns, found.proven) == (0.0, True)
 
 
+def test_what_cbc_cannot_read_is_a_solver_that_failed():
+    program = MixedProgram.of(csr_array([[np.inf, 1.0]]), np.ones(2), (-np.inf, np.ones(1)))
+    with pytest.raises(RuntimeError, match="CBC failed"):
+        Cbc(program).solve(StopRule())
+
+
 def gangs(seed, jobs, capacity, gpus=(1, 2, 4, 8, 12), *, whole=True):
     """Jobs on powers of two within nodes of four GPUs, or on whole nodes; written out, with their values."""
     rng = np.random.default_rng(seed)

@@ -237,6 +237,7 @@ def test_expressions_are_arrays_of_their_values(data: st.DataObject) -> None:
         (lambda p: p.shares * np.nan, "operand"),
         (lambda p: p.shares <= "all", "operand"),
         (lambda p: 0 <= p.shares <= 1, "truth value"),
+        (lambda p: p.shares > 0.5, ">="),
         (lambda p: p.where(p.shares.sum()), "row 1"),
         (lambda p: p.where(other=Linear.variables((2, 2)) <= 1), "other"),
         (lambda p: p.where(capacity=p.shares <= 1), "capacity"),

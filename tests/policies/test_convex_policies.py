@@ -11,6 +11,7 @@ import pytest
 from allocator import Allocation, Cluster, ClusterState, ConvexPolicy, SharePolicy, ThroughputMatrix, get_policy
 from allocator.checkpoint.state_file import Part
 from allocator.instance import allocation_to_json
+from throughputs import InputError
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,15 @@ class Total(ConvexPolicy):
 
     def statement(self, cp: Any, shares: Any, state: ClusterState) -> Any:
         return cp.Maximize(cp.sum(cp.multiply(state.rates, shares))), []
+
+
+def test_a_statement_of_what_is_no_number_is_refused() -> None:
+    class Unknown(Total):
+        def statement(self, cp: Any, shares: Any, state: ClusterState) -> Any:
+            return cp.Maximize(cp.sum(cp.multiply(state.rates * np.nan, shares))), []
+
+    with pytest.raises(InputError, match=r"policy unknown: field 'statement'.*finite"):
+        Unknown().allocate(state_of())
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import allocator
+from allocator import OrderPolicy
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy, SharePolicy
 from allocator.protocol.policy import told
 from allocator.registry import get_policy, import_policies, policies_of_others
@@ -149,6 +150,25 @@ def test_a_state_made_by_hand_can_be_read_whole_and_a_part_of_a_declared_one_can
         with pytest.raises(AttributeError, match=r"run_seconds.*Need\.SERVICE"):
             _ = read.run_seconds
     assert state.run_seconds.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("named", "data"),
+    [
+        ("need", {"need": Need.SERVICE}),
+        ("in_order_of_row", {"in_order_of_row": True}),
+        ("triggers", {"triggers": "ARRIVAL"}),
+        ("period_seconds", {"period_seconds": -5.0}),
+        ("key", {"key": lambda _, state: ["a"] * state.n_jobs}),
+        ("key", {"key": lambda _, state: 1j * np.ones(state.n_jobs)}),
+    ],
+)
+def test_class_data_that_would_do_nothing_or_harm_are_named_with_the_class(named, data):
+    policy = type("LeastSlack", (OrderPolicy,), {"key": lambda _, state: np.arange(state.n_jobs)} | data)()
+    with pytest.raises(InputError, match=rf"policy least_slack: field '{named}'"):
+        allocator.simulate(TRACE, "v100:1", policy, [[1.0]])
+    with pytest.raises(InputError, match=rf"policy least_slack: field '{named}'"):
+        allocator.solve(policy, {"v100": [1.0]}, "v100:1")
 
 
 def test_an_answer_that_is_none_is_an_input_error(mine):

@@ -311,6 +311,9 @@ def test_names_settings_and_classes_that_are_refused() -> None:
     for name, kind, message in (("isolated", Idle, "isolated"), ("another", dict, "SharePolicy or PlanPolicy")):
         with pytest.raises(InputError, match=message):
             registry.register(name, paper="-", program="-")(type("Another", (kind,), {"__doc__": "Another."}))
+    for name, given, message in (("idle", Idle(), "SharePolicy or PlanPolicy"), ("my policy", Idle, "my policy")):
+        with pytest.raises(InputError, match=message):
+            registry.register(name, paper="-", program="-")(given)
 
 
 def test_solve_from_a_table() -> None:
@@ -333,6 +336,7 @@ def table(index: str = "ab", **columns: list[object]) -> pd.DataFrame:
     [
         ("cluster", "v100:1,tpu:2", "'tpu'"),
         ("jobs", table("a", priority_weight=[1.0]), "'b'"),
+        ("jobs", table("abb", priority_weight=[1.0] * 3), "index.*'b'.*distinct"),
         ("jobs", table(priority_weight=[1.0, -1.0]), "jobs: .*priority_weight of 'b'.*-1"),
         ("throughputs", table(v100=[1.0, -2.0]), "job 'b' on 'v100'"),
     ],

@@ -89,6 +89,14 @@ def test_a_view_of_another_ones_name_or_that_nothing_begins_at_is_refused(change
     assert all(word in str(refused.value) for word in words.split())
 
 
+@pytest.mark.parametrize("added", [None, "a", np.nan, np.ones(3)])
+def test_what_a_view_adds_is_a_number_for_each_row(added: Any) -> None:
+    energy = View("what is added", name="own_added", needed=True, adds=lambda *_: added)
+    policy = type("LeastAdded", (allocator.OrderPolicy,), {"needs": energy, "key": lambda _, state: state[energy]})()
+    with pytest.raises(InputError, match=r"own_added.*adds"):
+        allocator.simulate(allocator.Trace(["a"], [1], [100.0], [0.0]), "v100:1", policy, [[1.0]])
+
+
 def test_the_page_has_a_line_for_every_view() -> None:
     shown = page_of_views.PAGE.read_text()
     assert page_of_views.page(shown) == shown, "python -m docs.site.views writes it anew"

@@ -78,8 +78,8 @@ def test_allocation_shows_shares_prices_and_the_certificate() -> None:
 def test_values_are_shown_in_their_units_and_the_best_is_marked() -> None:
     none = {"policy": "none", "average_jct": math.nan, "makespan": None}
     text = text_of(comparison_table([FAST, FAIR | {"utilization": 0.9}]))
-    assert row_of(text, "fast") == ["fast", "2.000*", "1.000*", "10.00*", "20.00*", "75.0", "3.00", "25.0", "0.500*"]
-    assert row_of(text, "fair") == ["fair", "3.000", "1.000*", "10.00*", "20.00*", "90.0*", "1.10*", "0.0*", "4.000"]
+    assert row_of(text, "fast") == ["fast", "2.000*", "1.000", "10.00", "20.00", "75.0", "3.00", "25.0", "0.500*"]
+    assert row_of(text, "fair") == ["fair", "3.000", "1.000", "10.00", "20.00", "90.0*", "1.10*", "0.0*", "4.000"]
     higher = [figure.key for figure in FIGURES if figure.better == "high"]
     assert higher == ["loaded_utilization", "utilization", "gpu_utilization"]
     text = text_of(comparison_table([none, FAST]))

@@ -11,6 +11,7 @@ from allocator import Trace, get_policy, simulate
 from allocator.experiments.compare import compare
 from allocator.experiments.run import Run
 from allocator.presets import preset
+from allocator.recorded import recorded_schedule
 from allocator.report.figures import FIGURES, OFF, best_rows
 from allocator.results.measures.calibration import Calibration, answer
 
@@ -58,13 +59,15 @@ def test_all_rows_are_of_the_jobs_that_the_log_places() -> None:
     assert compared.summaries[0][OFF].keys() >= {"average_jct", "makespan"}
 
 
-def test_slowdown_counts_ten_minutes_and_a_start() -> None:
+def test_slowdown_counts_ten_minutes_and_is_over_the_same_in_all_runs() -> None:
     trace = log(gpu_type=["a"] * 5).take(slice(3))
     settings = FREE | {"restart_penalty_seconds": 40.0}
-    jobs = simulate(trace, "a:1", get_policy("slurm"), preset=preset("default").replace(**settings)).jobs
-    jct = [HOUR + 40, 2 * HOUR + 80, 2 * HOUR + 180 - 60]
-    assert jobs["jct"].tolist() == jct
-    assert jobs["bounded_slowdown"].tolist() == pytest.approx([1.0, jct[1] / (HOUR + 40), jct[2] / 600])
+    usual = preset("default").replace(**settings)
+    simulated = simulate(trace, "a:1", get_policy("slurm"), preset=usual)
+    assert simulated.jobs["jct"].tolist() == [HOUR + 40, 2 * HOUR + 80, 2 * HOUR + 180 - 60]
+    for result in simulated, recorded_schedule(trace, "a:1", preset=usual):
+        slowdown = result.jobs["jct"] / [HOUR, HOUR, 600]
+        assert result.jobs["bounded_slowdown"].tolist() == pytest.approx(slowdown.tolist())
     plain = simulate(log(recorded_status=None), "a:1,b:1", get_policy("slurm"), [[1.0, 1.0]] * 5)
     assert "bounded_slowdown" not in plain.jobs
 
@@ -90,20 +93,35 @@ def test_how_near_by_hand() -> None:
 
 def test_three_sentences_say_what_was_what_is_and_what_would_be() -> None:
     found = Calibration.of("slurm", jobs_of([10 * HOUR] * 4), jobs_of([11 * HOUR] * 4))
-    rows = [("under slurm", {"average_queueing_time": 11 * HOUR}), ("under x", {"average_queueing_time": 2.25 * HOUR}),
-            ("with 8 more a", {"average_queueing_time": 2 * HOUR})]  # fmt: skip
-    told = answer({"average_queueing_time": 10 * HOUR}, rows, found, {"with 8 more a": 16012.0})
+    waits = {"under slurm": 11 * HOUR, "under x": 2.25 * HOUR, "with 8 more a": 2 * HOUR}
+    rows = [((words,), {"average_queueing_time": wait}) for words, wait in waits.items()]
+    told = answer({"average_queueing_time": 10 * HOUR}, rows, found, {("with 8 more a",): 16012.0})
     first, second, third = re.split(r"(?<=\.) (?=[A-Z])", told)
     assert "10 h" in first
     assert all(word in second for word in ("slurm", "11 h", "10%", "0%"))
-    assert all(word in third for word in ("8 more a", "2.0 h", "10%", "$16,000"))
-    # what differs by less than the simulation from what was is no difference
+    assert all(word in third for word in ("8 more a", "2.0 h", "1.8 h to 2.2 h", "$16,000"))
+    # a simulation that is low by a factor of 4 may be so of the others, and what differs by less is no difference
+    low = Calibration.of("slurm", jobs_of([8 * HOUR] * 4), jobs_of([2 * HOUR] * 4))
+    eight, two = {"average_queueing_time": 8 * HOUR}, (("under slurm",), {"average_queueing_time": 2 * HOUR})
+    told = answer(eight, [two, (("under x",), {"average_queueing_time": 0.4 * HOUR})], low)
+    assert "factor of 4.0" in told
+    assert "24 min, or 6 min to 1.6 h" in told
+    assert "No other" in answer(eight, [two, (("under x",), {"average_queueing_time": 0.6 * HOUR})], low)
     close = answer(
-        {"average_queueing_time": 10 * HOUR}, [rows[0], ("under x", {"average_queueing_time": 10.5 * HOUR})], found
+        {"average_queueing_time": 10 * HOUR}, [rows[0], (("under x",), {"average_queueing_time": 10.5 * HOUR})], found
     )
     assert "No other" in close
-    assert answer(None, [("under x", {"average_queueing_time": None})], None) == ""
-    some = [("under x", {"average_queueing_time": HOUR, "completed_jobs": done}) for done in (139, 140)]
+    assert answer(None, [(("under x",), {"average_queueing_time": None})], None) == ""
+    # what two changes bring is told of each of them alone, too
+    waits = [
+        (("under y",), 9.0),
+        (("with 8 more a",), 7.0),
+        (("under x, which knows",), 3.0),
+        (("with 8 more a", "under x, which knows"), 2.0),
+    ]
+    both = answer(None, [(words, {"average_queueing_time": wait * HOUR}) for words, wait in waits], None)
+    assert both.endswith("it would have been 2.0 h; 7.0 h with 8 more a alone; 3.0 h under x alone.")
+    some = [(("under x",), {"average_queueing_time": HOUR, "completed_jobs": done}) for done in (139, 140)]
     assert "139 to 140" in answer(None, some, None)
     assert "same jobs" not in answer(None, some[:1] * 2, None)
 

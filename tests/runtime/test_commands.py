@@ -16,6 +16,7 @@ import pytest
 
 from allocator.cli import main
 from allocator.cli.options.groups import Given
+from allocator.cli.service.jobs import _harmless
 from allocator.cli.service.options import asked_or_read
 from allocator.cli.service.serve_options import Told
 from allocator.runtime.door import client as door
@@ -165,6 +166,11 @@ def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch):
         Client(tmp_path).follow("status")
 
 
+def test_what_a_job_prints_does_not_steer_a_terminal():
+    printed = b"\x1b[31mred\x1b[0m 50%\r100%\n\x1b]0;title\x07\x1b[2J\xff"
+    assert _harmless(printed) == b"\x1b[31mred\x1b[0m 50%\r100%\n\\x1b]0;title\\x07\\x1b[2J\xff"
+
+
 FIRST = Told.of_events(None, None)
 
 
@@ -204,6 +210,11 @@ def test_paths_are_found_again_from_another_folder(tmp_path, monkeypatch):
     assert told.path("throughputs") == tmp_path / "table.csv"
     assert told.options["web"] == f"unix:{tmp_path}/web"
     assert told.path("token_file") == tmp_path / "t"
+    # those in the state folder move with it
+    kept = json.loads(json.dumps(told.kept(tmp_path)))
+    moved = Told.of_events(kept, None, tmp_path / "moved")
+    assert (moved.options["web"], moved.path("token_file")) == (f"unix:{tmp_path}/moved/web", tmp_path / "moved" / "t")
+    assert Told.of_events(told.kept(tmp_path / "state"), None, tmp_path / "moved") == told
     with pytest.raises(InputError, match="--throughputs"):
         told.check_files()
     (tmp_path / "table.csv").touch()

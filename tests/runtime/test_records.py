@@ -166,16 +166,16 @@ def test_times_of_a_job_from_its_submission_to_its_end():
     story = Story()
     story.start(15.0, 1)
     job = story.tell("stopping", 26.0, reason="its lease ended")
-    # from when it ran to when it was told; and the end of the lease is not counted twice
-    assert (job.run_seconds, job.gpu_seconds) == (10.0, 20.0)
+    # from when it ran to when it was told, and then to the end of the lease
+    assert (job.run_seconds, job.gpu_seconds, job.queued_seconds) == (10.0, 20.0, 5.0)
     story.tell("ended", 30.0, outcome="yielded", saved_steps=20.0)
-    assert (job.run_seconds, job.gpu_seconds) == (10.0, 20.0)
+    assert (job.run_seconds, job.gpu_seconds) == (14.0, 28.0)
     assert (job.state, job.placed, job.restarts) == ("queued", NOWHERE, 0)
     assert not story.book.holding
     story.start(40.0, 2)
     assert (job.started_at, job.restarts, job.held_gpus) == (15.0, 1, 2)
     story.tell("ended", 46.0, outcome="completed", steps=100.0)
-    assert (job.run_seconds, job.gpu_seconds) == (15.0, 30.0)
+    assert (job.run_seconds, job.gpu_seconds, job.queued_seconds) == (19.0, 38.0, 15.0)
     assert (job.state, job.finished_at, job.steps) == ("completed", 46.0, 100.0)
     assert not story.book.active
     assert story.book.counts["completed"] == sum(story.book.counts.values()) == 1

@@ -16,6 +16,7 @@ from allocator.experiments.whatif import Scenarios
 from allocator.experiments.whatif.page import render_page
 from allocator.presets import preset
 from allocator.recorded import recorded_schedule
+from allocator.results.measures.calibration import hours
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, TraceGenerator, default_table, read_trace, write_trace
 
@@ -81,6 +82,19 @@ def test_a_record_that_does_not_fit_is_told():
     assert two.recorded is None
     assert two.notes[-1].startswith("the recorded schedule is left out: ")
     assert whatif(log(), ["a100:4"], next_gpus=0).side_by_side[-1].label != "recorded"
+
+
+def test_the_record_stands_beside_the_row_at_its_load():
+    start = log().arrival_time + 500.0
+    ended = log(
+        recorded_start_seconds=start, recorded_end_seconds=start + log().duration, recorded_status=["completed"] * 24
+    )
+    loads = whatif(ended, ["a100:4"], loads=[0.5, 1.0], next_gpus=0)
+    waits = [hours(row.figures["average_queueing_time"]) for row in loads.rows]
+    assert loads.calibration.table.loc[0, "simulated"] == loads.rows[1].figures["average_queueing_time"]
+    assert f"Under slurm they would have waited {waits[1]}" in loads.answer
+    assert loads.answer.endswith(f"Jobs would wait {waits[0]} at load 0.5.")
+    assert whatif(ended, ["a100:4"], loads=[0.5], next_gpus=0).answer.startswith("Under slurm at load 0.5 jobs wait")
 
 
 @pytest.mark.exhaustive
@@ -199,6 +213,8 @@ def test_what_is_asked_for_is_in_every_point(scenarios):
     varied = {"round_seconds": [120.0, 360.0]}
     asked = scenarios(clusters=(cluster,), seed=7, next_gpus=1, vary=varied, settings={"preset": "gavel"})
     assert [each.row.label for each in asked.rows] == ["round_seconds=120.0", "round_seconds=360.0"]
+    two = scenarios(clusters=tuple(map(allocator.Cluster.of, ("a100:4,v100:2", "a100:8,v100:2"))))
+    assert [each.row.label for each in two.rows] == ["a100:4", "a100:8"]
     points = {
         (p.cluster, p.gpus_per_server, p.seed, p.preset, p.settings["round_seconds"]) for p in asked.sweep.points()
     }

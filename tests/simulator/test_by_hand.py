@@ -77,6 +77,9 @@ busy with the start, then training | 50 | | fifo_perf | restart_penalty_seconds=
     gpu_seconds 70
 a start takes from the first round only | 130 10 | | fifo_perf |
     restart_penalty_seconds=20 restart_delays=true round_seconds=120 | end 150 270; gpu_seconds 150 30
+# two rounds and 20 s of the third start; then 40 and 10 s of training
+a start goes on in the next rounds | 50 | | fifo_perf |
+    restart_penalty_seconds=140 restart_delays=true round_seconds=60 | end 190; restart_gpu_seconds 140
 # of rounds of 100 s: the second and the third round bring another job, which trains 80 s
 who starts anew trains less | 1000 1000 | | | round_seconds=100 restart_penalty_seconds=20 |
     rounds.job_id 0 1 1 0 ...; rounds.steps 100 80 100 80 ...; gpu_seconds 1000 1000
@@ -163,7 +166,7 @@ a grid from elsewhere | 7:10 | | | slot_seconds=60 slot_grid=true slot_origin_se
 # (0.1 + 37 * 60.1 - 0.1) / 60.1 is above 37 by rounding
 seen as a slot begins | 0.1:5000 2223.8:10 | | | slot_seconds=60.1 slot_grid=true |
     start_time .1 .1+37*60.1
-an end at its time | 12.25 | | | slot_seconds=60 | end 12.25
+an end at its time | 12.25 | | | slot_seconds=60 | end 12.25; gpu_seconds 60; summary.utilization 1/8
 at the next second | 12.25 | | | slot_seconds=60 ends=second | end 13
 counted down second by second | 12.25 | | | seconds_counted_down=true | end 13
 # 1 less ten times 0.1 leaves 1.4e-16

@@ -207,12 +207,30 @@ class _Forgets(RunningRule):
     keeps = ("nothing_of_that_name",)
 
 
+class _InRoundsOnly(RunningRule):
+    def in_round(self, r):
+        pass
+
+
+class _WithoutRates(RunningRule):
+    def rates(self, decision, at, rates):  # noqa: ARG002
+        return rates * np.nan
+
+
+class _WithoutTimes(RunningRule):
+    def seen_at(self, time):  # noqa: ARG002
+        return None
+
+
 WRONG: dict[str, Any] = {
     "no list": _Misspelt,
     "no rule": lambda: [object()],
     "misspelt": lambda: [_Misspelt()],
     "stuck": lambda: [_Stuck()],
     "forgets": lambda: [_Forgets()],
+    "in rounds": lambda: [_InRoundsOnly()],
+    "rates": lambda: [_WithoutRates()],
+    "times": lambda: [_WithoutTimes()],
 }
 
 
@@ -224,6 +242,9 @@ WRONG: dict[str, Any] = {
         ("misspelt", ("Wrong", "next_events", "next_event")),
         ("stuck", ("_Stuck", "next_event", "0")),
         ("forgets", ("_Forgets", "keeps", "nothing_of_that_name")),
+        ("in rounds", ("Wrong", "in_round", "between events", "begin", "rates")),
+        ("rates", ("_WithoutRates", "rates", "nan", "(1,)")),
+        ("times", ("_WithoutTimes", "seen_at", "nothing")),
     ],
 )
 def test_a_rule_that_cannot_be_followed_is_named(kind, named, tmp_path):
@@ -244,6 +265,13 @@ class Later(SharePolicy):
         return Allocation(
             "later", state.throughputs, np.full((state.n_jobs, 1), float(state.clock >= 3600.0)), "made up"
         )
+
+
+@pytest.mark.parametrize(("kind", "policy", "ideal"), [("times", "fifo", False), ("in rounds", "isolated", True)])
+def test_a_rule_that_would_do_nothing_is_refused(kind, policy, ideal):
+    chosen = preset("default").replace(ideal=ideal).with_rules(Wrong(kind))
+    with pytest.raises(InputError, match="where it is not called"):
+        simulate(Trace(["a"], [1], [1e3], [0.0]), "v100:1", policy, [[1.0]], preset=chosen)
 
 
 def test_a_policy_is_asked_at_the_latest_after_its_period_though_nobody_runs():

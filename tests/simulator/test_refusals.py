@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from allocator.cluster import Cluster
@@ -13,7 +14,7 @@ from allocator.registry import get_policy
 from allocator.simulator import SimulationStalledError, simulate
 from tests.simulator.cases import rows, run, world_of
 from tests.simulator.worlds import make_trace
-from throughputs import InputError, PackedColumns, default_table, gavel_trace
+from throughputs import InputError, PackedColumns, ThroughputTable, Trace, default_table, gavel_trace, write_table
 
 STALLS = """
 nobody has a share | 1 1 | | shares! 0/0 | max_rounds_without_progress=7 |
@@ -34,6 +35,9 @@ a rate below 0 | 1/-1 | | | | rate of job 0 on 'v100'
 an empty window | 1 1 | | | window=1:1 | window
 a window before the first | 1 1 | | | window=-1:2 | window
 a window beyond the last | 1 1 | | | window=0:3 | window
+a start that no round has room for | 300 300 | | | round_seconds=100 restart_penalty_seconds=100 |
+    restart_penalty_seconds.*100.0.*round_seconds
+due beyond all time | 1@slo=1000000000000@duration=9 | | | | slo of job 0
 no duration | 1x2 | v100:8 | | gang_rates=duration | duration of job 0
 """
 
@@ -45,7 +49,7 @@ placement=worst | preemption_penalty_by_gpus=2:1,1:1 | preemption_penalty_by_gpu
 restart_penalty_by_gpus=4:1,4:2 | slot_seconds=.5 ends=slot | slot_seconds=.5 overhead_restart_decisions=slot
 max_zero_step_rounds=0 | goodput_columns=some | goodput_in_rounds=some | goodput_slowdown=net:0
 goodput_slowdown=net:1,net:2 | goodput_most_gpus_of_model=net:0 | restart_penalty_by_job_type=net:-1
-goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1
+goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1 | round_seconds=1e20
 """
 
 
@@ -53,6 +57,25 @@ goodput_batch_size_of_model=net:0 | recompute_interval_seconds=-1
 def test_a_standstill_is_told(jobs, cluster, policy, settings, told):
     with pytest.raises(SimulationStalledError, match=told):
         run(jobs, cluster, policy, settings)
+
+
+def test_rates_by_job_type_are_those_of_the_types_of_the_jobs(tmp_path):
+    """Whatever their order, as a frame and in a file; rows that are numbered are those of the jobs in order."""
+    trace, types = Trace(["bert", "resnet"], [1, 1], [100.0, 100.0], [0.0, 0.0]), ["resnet", "bert"]
+    frame = pd.DataFrame({"v100": [4.0, 1.0]}, index=types)
+    tidy = pd.DataFrame({"job_type": types, "scale_factor": 1, "accelerator": "v100", "throughput": [4.0, 1.0]})
+    write_table(ThroughputTable.from_frame(tidy), tmp_path / "speeds.csv")
+    chosen = Preset().replace(restart_penalty_seconds=0.0)
+    for given, ends in (
+        (frame, [100.0, 25.0]),
+        (tmp_path / "speeds.csv", [100.0, 25.0]),
+        ({"v100": [4, 1]}, [25, 100]),
+    ):
+        jobs = simulate(trace, "v100:2", "srtf", given, preset=chosen).jobs
+        assert jobs["completion_time"].tolist() == ends
+    for given, told in ((frame[:1], "index.*bert"), (tidy, "job_type.*from_frame")):
+        with pytest.raises(InputError, match=told):
+            simulate(trace, "v100:2", "srtf", given)
 
 
 @pytest.mark.parametrize(("jobs", "cluster", "policy", "settings", "told"), rows(REFUSED))

@@ -24,6 +24,7 @@ from hypothesis.extra import numpy as hnp
 from allocator.checkpoint.state_file import FORMAT, Part, StateFile
 from tests.fuzz.mutations import of_json
 from throughputs import InputError
+from throughputs.files import write_text
 
 HEADER = {"policy": "max_min_fairness", "trace": "120 jobs, 0123456789abcdef"}
 STATE = {
@@ -289,7 +290,8 @@ def test_temporaries_of_processes_that_ended_are_removed(tmp_path):
     stale = {f".a.{ended.pid}.tmp", f".a.{os.getpid()}.tmp", f".a.{10**30}.tmp"}
     kept = {f".a.{os.getppid()}.tmp", f".b.{ended.pid}.tmp", ".a.tmp", ".a.x.tmp", f".a.{ended.pid}.tmp.txt", "a.1.tmp"}
     file = StateFile(tmp_path / "a")
-    for action in (file.read, file.read_header, file.remove, lambda: file.write({}, 1)):
+    writes = (lambda: file.write({}, 1), lambda: write_text(file.path, ""))
+    for action in (file.read, file.read_header, file.remove, *writes):
         for name in stale | kept:
             (tmp_path / name).touch()
         action()

@@ -15,7 +15,7 @@ from allocator.experiments.run import sweep
 from allocator.presets import preset
 from allocator.sweep import Sweep
 from tests.sweep.sweep_definitions import DOCS, TINY, static, timeless
-from throughputs import InputError, Trace, entry_points
+from throughputs import InputError, Trace, default_table, entry_points
 
 
 def page(what: str) -> str:
@@ -122,9 +122,11 @@ def test_what_python_answers_can_be_read(capsys):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"policies": [allocator.get_policy("fifo")]}, "policies.*names of registered policies"),
+        ({"policies": [allocator.get_policy("fifo")]}, "policies.*names of policies.*register"),
         ({"policies": "fifo", "sede": 3}, "sede.*seed"),
         ({"policies": "fifo", "out": __file__}, "out.*a folder"),
+        ({"policies": "fifo", "throughputs": default_table()}, "throughputs.*write_table"),
+        ({"policies": "fifo", "world": "rules.py:Slow"}, "world.*Slow"),
     ],
 )
 def test_what_compare_cannot_be_told(given, told):

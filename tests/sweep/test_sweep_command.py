@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -109,6 +110,16 @@ def test_a_sweep_as_picture_and_table_for_a_paper():
     assert lines[4].startswith(rf"3 & fifo\_perf & {mean:.2f} $\pm$ {width:.2f} &")
     for kind, start in {"pdf": b"%PDF", "svg": b"<?xml"}.items():
         ran(f"sweep plot s --out p.{kind}")
+        written = Path(f"p.{kind}").read_bytes()
+        ran(f"sweep plot s --out p.{kind}")
+        assert Path(f"p.{kind}").read_bytes() == written
         assert Path(f"p.{kind}").read_bytes().startswith(start)
+    # panels stand below each other where there is no room
+    heights = []
+    for width in 15, 3.5:
+        ran(f"sweep plot s --out p.svg --width {width}")
+        heights.append(float(re.search(r'<svg .*?height="([\d.]+)pt"', Path("p.svg").read_text(), re.DOTALL)[1]))
+    assert heights[1] == 3 * heights[0]
+    assert ">fifo_perf</text>" in Path("p.svg").read_text()
     for line, word in {"plot s --out p.gif": ".gif", "export s --out t.csv --figures avg_jct": "average_jct"}.items():
         assert word in refused(f"sweep {line}")

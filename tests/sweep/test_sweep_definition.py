@@ -77,6 +77,16 @@ def test_points_are_all_combinations(toml):
     assert {p.throughputs for p in points} == {str(toml.parent.resolve() / "speeds.csv")}
 
 
+def test_rules_of_ones_own_are_of_all_runs_and_their_files_beside_the_definition(toml):
+    (toml.parent / "rule_of_a_sweep.py").write_text(
+        "from dataclasses import dataclass\nfrom allocator.simulator import Rule\n\n"
+        "@dataclass(frozen=True)\nclass Slower(Rule):\n    by: float = 1.0\n"
+    )
+    toml.write_text(f'world = ["./rule_of_a_sweep.py:Slower(by=0.5)"]\n{toml.read_text()}')
+    rules = {point.world for point in Sweep.from_toml(toml).points()}
+    assert [(type(rule).__name__, rule.by) for world in rules for rule in world] == [("Slower", 0.5)]
+
+
 def test_the_small_variant_changes_what_it_names(toml):
     points = Sweep.from_toml(toml, small=True).points()
     assert {(p.load, p.seed) for p in points} == {(0.5, 5)}
@@ -233,18 +243,21 @@ def test_a_file_counts_by_its_contents(tmp_path, monkeypatch):
     assert pickle.loads(travelled).specification() == one.specification()
     # as does a policy of one's own
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
-    written = tmp_path / "mine_of_a_trace.py"
+    written, beside = tmp_path / "mine_of_a_trace.py", tmp_path / "helper_of_a_trace.py"
+    beside.write_text("SIGN = 1\n")
     written.write_text(
-        "import allocator\n\nclass MineOfATrace(allocator.OrderPolicy):\n"
-        "    paper = program = 'none'\n\n    def key(self, state):\n        return state.elapsed_seconds\n"
+        "import allocator\nfrom helper_of_a_trace import SIGN\n\nclass MineOfATrace(allocator.OrderPolicy):\n"
+        "    paper = program = 'none'\n\n    def key(self, state):\n        return SIGN * state.elapsed_seconds\n"
     )
     (name,) = registry.import_policies(str(written))
-    assert tuple(registry.source_of(registry.class_of(each)) for each in (name, "fifo")) == (written, None)
-    before = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
-    written.write_text(written.read_text() + "# sooner\n")
-    after = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
-    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
-    assert len(set(before)) == 2
+    assert [registry.sources_of(registry.class_of(each)) for each in (name, "fifo")] == [[beside, written], []]
+    keys = [Point("static", policy, TINY, 5, 0).key for policy in (name, name, "fifo")]
+    assert keys[0] == keys[1]
+    for changed in (written, beside):
+        changed.write_text(changed.read_text() + "# sooner\n")
+        keys.append(Point("static", name, TINY, 5, 0).key)
+    assert len(set(keys)) == 4
+    assert Point("static", "fifo", TINY, 5, 0).key == keys[2]
 
 
 # Bad definitions: kind | what is changed | field that is named, and further words
@@ -314,6 +327,8 @@ static | cases = [{ jobs = [0] }] | cases[0].jobs
 static | cases = [{ seeds = [-1] }] | cases[0].seeds
 static | cases = [{ rates = [1.0] }] | cases[0].rates
 decision | window = [1, 2] | window
+decision | world = ["NodesFail(mtbf_hours=2)"] | world
+trace | world = ["NodesFial(mtbf_hours=2)"] | world[0] NodesFial
 decision | rates = [1.0] | rates
 decision | repetitions = 0 | repetitions
 decision | repetitions = 1.5 | repetitions

@@ -240,6 +240,19 @@ def test_sacct_text(imported, parsable):
     assert imported(text, {"user": "JobName"}).trace.user.tolist()[0] == 'say "hi'
 
 
+def test_a_run_after_which_a_job_was_queued_again_is_a_job(imported):
+    found = imported(
+        "JobID|State|Submit|Start|End|Elapsed|AllocTRES\n"
+        "1|REQUEUED|2024-03-01T08:00:00|2024-03-01T08:10:00|2024-03-01T08:40:00|00:30:00|gres/gpu=2\n"
+        "1|COMPLETED|2024-03-01T08:40:00|2024-03-01T09:10:00|2024-03-01T09:40:00|00:30:00|gres/gpu=2\n"
+        "2|REQUEUED|2024-03-01T08:40:00|Unknown|Unknown|00:00:00|gres/gpu=2\n",
+        name="sacct.txt",
+    )
+    assert columns(found.trace)["recorded_status"] == ["cancelled", "completed"]
+    assert columns(found.trace)["recorded_start_seconds"] == [600.0, 4200.0]
+    assert found.dropped == {"never started": 1}
+
+
 SACCT_JSON = """\
 {"jobs": [
 {"job_id": 100, "array": {}, "association": {"user": "ann", "account": "x"}, "partition": "gpu", "state": {"current":
@@ -335,8 +348,8 @@ def test_a_row_that_cannot_be_used_is_left_out_or_an_error(imported, reason, fie
         (f"{HEADER},gpus\n", {}, "log.csv:1: field 'gpus': found '2 columns'"),
         (f"{HEADER}\n", {}, "log.csv: found 'no rows'"),
         (f"{HEADER}\n1,0,1\n1,2,0\n1,2,0\n", {}, "log.csv:3: field 'gpus': found '0'|no GPUs: 2, zero duration: 1"),
-        ("when,hours,gpus\n", {}, "log.csv: field 'submit'|'when', 'hours', 'gpus'|(submit)"),
-        ("submit,gpu_hours,gpus\n", {}, "log.csv: field 'duration'|'gpu_hours'|(duration)"),
+        ("when,long,g\n", {}, "log.csv: field 'submit, gpus, duration'|--submit NAME|--gpus NAME|when, long, g"),
+        ("submit,gpu_hours,gpus\n", {}, "log.csv: field 'duration'|(--duration NAME)|submit, gpu_hours, gpus"),
         (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field 'gpus': found 'gpu'|'gpus'|submit_time"),
         (f"{HEADER}\n", {"duration_unit": "weeks"}, "duration_unit: found 'weeks'|ms, s, min, h, d"),
         (f"{HEADER}\n", {"separator": "ab"}, "separator: found 'ab'|comma, semicolon, tab, bar"),
@@ -368,6 +381,12 @@ def test_start_end_and_share_of_a_gpu_are_kept(imported):
     assert trace.recorded_start_seconds.tolist() == [10.0, 20.0, 40.0]
     assert trace.recorded_end_seconds.tolist() == [70.0, 65.0, 90.0]
     assert "before the submission: 1" in found.notes[0]
+
+
+def test_states_that_are_not_understood_and_long_durations_are_told(imported):
+    found = imported("submit,hours,gpus,state\n0,9999999,1,Evicted\n1,1,1,done\n2,1,1,\n3,1,0,Moved\n4,1,1,Evicted\n")
+    told = [note for note in found.notes if "Evicted 2" in note or "1, up to 1,141 years" in note]
+    assert len(told) == 2
 
 
 def test_types_of_gpus_come_from_what_a_job_was_given_then_from_what_it_asked_for(imported):

@@ -60,16 +60,16 @@ READERS = {
             "job_id": "0 5 x",
             "job_type": "∅",
             "scale_factor": COUNT,
-            "total_steps": "many -5 0 1e300 nan inf ∅",
+            "total_steps": "many -5 0 1e300 1e-320 nan inf ∅",
             "arrival_time": "soon 1e300 -1 8 ∅",
-            "priority_weight": "0 x nan",
+            "priority_weight": "0 x nan 1e307 1e-320",
             "duration": "1e300 0 x",
             "predicted_seconds": "0 -3 inf",
             "needs_data_dir": "maybe",
             "mode": "gsn",
             "slo": "nan 0 x",
-            "deadline": "x 2 inf",
-            "deadline_options": "9 9: :9 9:x 9:8:7 9:1_8:1 9:nan nan:1 9:-1 9-8",
+            "deadline": "x 2 inf 1e50",
+            "deadline_options": "9 9: :9 9:x 9:8:7 9:1_8:1 9:nan nan:1 1e50:1 9:-1 9-8",
             "arrival_date": "1_May",
             "gpu_fraction": "0 1.5",
             "gpu_utilization": "-1 2",
@@ -237,7 +237,12 @@ def test_columns_must_be_there_once_and_known(tmp_path, name):
     assert header[0] in str(refusal(path, of.read, f"{twice}\n{','.join(cells)}\n"))
     if not of.others:
         assert refusal(path, of.read, f"{of.header},zebra\n{','.join(cells)},1\n").field == "zebra"
-    for text, line in (("", 1), ("# only a comment\n", 2), (of.text() + "1," * 99 + "\n", 4)):
+    for text, line in (
+        ("", 1),
+        ("# only a comment\n", 2),
+        (of.text() + "1," * 99 + "\n", 4),
+        (f"{of.text()}{','.join(cells)},,5\n", 4),
+    ):
         assert refusal(path, of.read, text).line in (line, line - 1)
     assert refusal(path, of.read, of.text().encode() + b"caf\xe9\n").line == 4
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from throughputs.entry_points import load
-from throughputs.errors import InputError
+from throughputs.errors import InputError, expect
 from throughputs.files import (
     TABLE_KINDS,
     Document,
@@ -60,7 +61,7 @@ def read_table(path: StrPath, accelerator: str | None = None) -> ThroughputTable
     ...     read_table(path).rates(["bert"], [1], ["a100"]).tolist()
     [[4.5]]
     """
-    path = Path(path)
+    path = place_of_table(path)
     if path.is_dir():
         table: ThroughputTable = load("tables", "elasticflow")(path, accelerator)
         return table
@@ -71,6 +72,15 @@ def read_table(path: StrPath, accelerator: str | None = None) -> ThroughputTable
         frame, first_line = read_frame(path)
         return ThroughputTable.from_frame(frame, source=source_of(path), first_line=first_line)
     raise InputError(path, found=path.name, expected=f"{_KINDS}, or a folder that exists")
+
+
+def place_of_table(path: StrPath) -> Path:
+    """The path of a table; InputError where what is given is no name of a file, such as a table itself."""
+    expected = (
+        "the name of a file or folder, as `write_table` makes of a `ThroughputTable`, and its `from_frame` of a frame"
+    )
+    expect(isinstance(path, str | os.PathLike), "throughputs", None, type(path).__name__, expected)
+    return Path(path)
 
 
 def accelerator_of_folder(path: Path) -> str | None:

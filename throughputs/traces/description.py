@@ -86,8 +86,8 @@ def _demand_over_time(trace: Trace, gpus: Floats, durations: Floats) -> JsonObje
     """GPUs that the jobs ask for over time, each from its arrival on for as long as it takes; and those recorded.
 
     None where arrivals span no time or no duration is known; else ``interval_s``, ``start_s`` of each interval from the
-    first arrival to the last, ``gpus_asked``, their average over the interval, and ``gpus_recorded``, of the schedule
-    that the trace records (None where it records none).
+    first arrival to the last, ``gpus_asked``, their average over the interval, and of the schedule that the trace
+    records (None where it records none) ``gpus_recorded`` and ``most_gpus_recorded``, the most at a time.
     """
     known = ~np.isnan(durations)
     if not known.any() or trace.arrival_time[-1] <= trace.arrival_time[0]:
@@ -100,6 +100,8 @@ def _demand_over_time(trace: Trace, gpus: Floats, durations: Floats) -> JsonObje
         return means
 
     began = ~np.isnan(trace.recorded_end_seconds)
+    at = np.concatenate([trace.recorded_start_seconds[began], trace.recorded_end_seconds[began]])
+    change = np.bincount(np.unique(at, return_inverse=True)[1], np.concatenate([gpus[began], -gpus[began]]))
     return {
         "interval_s": float(edges[1] - edges[0]),
         "start_s": edges[:-1].tolist(),
@@ -107,6 +109,7 @@ def _demand_over_time(trace: Trace, gpus: Floats, durations: Floats) -> JsonObje
         "gpus_recorded": in_use(began, trace.recorded_start_seconds, trace.recorded_end_seconds)
         if began.any()
         else None,
+        "most_gpus_recorded": float(change.cumsum().max()) if began.any() else None,
     }
 
 

@@ -26,8 +26,8 @@ from allocator.report.page.tables import calibration_section
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import shown_policies
 from allocator.results.outcomes import RECORDED
-from allocator.variants import Variant, read_variants
-from throughputs.files import write_json
+from allocator.variants import Variant, folder_of, read_variants
+from throughputs.files import read_json, write_json
 from throughputs.goodput.trainings import Trainings
 
 
@@ -109,6 +109,7 @@ def compare_command(
         described += f", with {', '.join(world)}"
     if repeats > 1:
         described += f"; means of {repeats} runs, seeds {first} to {seeds[-1]}"
+    _forget_runs(out)
     ran = compare(
         runs,
         out=out,
@@ -153,3 +154,12 @@ def compare_command(
         say(line)
     if ran.failed:
         raise typer.Exit(1)
+
+
+def _forget_runs(out: Path) -> None:
+    """Runs of an earlier comparison in the folder are no longer complete: they would pass for runs of this one."""
+    if (out / "comparison.json").is_file():
+        for row in read_json(out / "comparison.json"):
+            name = folder_of(row.get("label", row["policy"]))
+            for folder in (out / name, *out.glob(f"seed-*/{name}")):
+                (folder / "summary.json").unlink(missing_ok=True)

@@ -139,6 +139,8 @@ def _audit_log(log: Path, cluster: str, out: Path | None, as_json: bool) -> None
         return
     if found.left_out:
         warn(f"left out: {found.left_out}; their GPU time counts as idle")
+    if found.beyond:
+        warn(found.beyond)
     screen = console()
     for table in _tables(found):
         screen.print(table)

@@ -171,7 +171,9 @@ def plot_command(
     /,
     out: Path,
     figures: FiguresOption = None,
-    width: Annotated[float | None, option("Width of the picture in inches.", "INCHES", min=1.0)] = None,
+    width: Annotated[
+        float | None, option("Width of the picture; panels have at least 3 in.", "INCHES", min=1.0)
+    ] = None,
 ) -> None:
     """Draw the results of a sweep: a line per series against the load, bars where there is one load.
 
@@ -187,10 +189,7 @@ def plot_command(
     check_picture("--out", out)
     study, results = _swept(folder, figures)
     assert study.draw is not None
-    picture = study.draw(study, results)
-    if width is not None:
-        picture.set_size_inches(width, picture.get_figheight())
-    picture.savefig(out)
+    tables.save_picture(study.draw(study, results, within=width), out)
     print(f"wrote {out}")
 
 

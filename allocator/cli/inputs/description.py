@@ -137,5 +137,7 @@ def _chart(over_time: Mapping[str, Any], capacity: int | None) -> list[str]:
     if over_time["gpus_recorded"] is not None:
         top = max(*over_time["gpus_recorded"], 1e-9)
         blocks = [_EIGHTHS[min(max(round(value / top * 8), 0), 8)] for value in over_time["gpus_recorded"]]
-        lines.append(f"{'':>{width}}  {''.join(blocks)} in use as recorded, up to {top:,.0f}")
+        lines.append(
+            f"{'':>{width}}  {''.join(blocks)} in use as recorded, up to {over_time['most_gpus_recorded']:,.0f}"
+        )
     return lines

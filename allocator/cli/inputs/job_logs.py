@@ -11,7 +11,7 @@ from allocator.cli.inputs.description import print_description
 from allocator.cli.inputs.examples import EXAMPLE_COLUMNS, example_log
 from allocator.cli.options.groups import Given, option, options
 from allocator.cli.options.shared import JsonOption, SeedOption, print_json
-from allocator.cli.options.values import make_cluster, named_values
+from allocator.cli.options.values import make_cluster, named_values, run_anywhere
 from allocator.conversion import AtLeastOne, Positive, convert_all, convert_text
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
@@ -49,7 +49,7 @@ class _Columns:
     model : COLUMN
         What it trains: the job type.
     fraction : COLUMN
-        Share of each GPU, at most 1; not used yet.
+        Share of each GPU, at most 1.
     utilization : COLUMN
         How much of its GPUs it used: percent, or shares up to 1.
     priority : COLUMN
@@ -118,7 +118,7 @@ def import_command(
         A job that cannot be used is an error.
     """
     check_table_name(out)
-    capacity = None if cluster is None else make_cluster(cluster, None).gpus
+    asked = None if cluster is None else make_cluster(cluster, None)
     heavy = named_values("--weights", [] if weights is None else weights.split(","))
     imported = import_log(
         log,
@@ -132,12 +132,14 @@ def import_command(
         weights=convert_all(heavy, dict.fromkeys(heavy, Positive), "--weights", read=convert_text) or None,
         strict=strict,
     )
-    described = describe_trace(imported.trace, capacity=capacity)
+    described = describe_trace(imported.trace, capacity=None if asked is None else asked.gpus)
     imported.write(out)
     if as_json:
         print_json(imported.as_dict() | {"out": str(out), "trace": described})
         return
     print_account(imported)
+    if asked is not None and (imported.trace.gpu_type != "").any() and (line := run_anywhere(imported.trace, asked)[0]):
+        typer.echo(f"note: {line}")
     typer.echo(f"{out}: {len(imported.trace):,} jobs")
     print_description(described, title=str(out))
 

@@ -111,7 +111,8 @@ def fit_command(
         check_picture("--plot", plot)
     fit = fit_model(measured)
     if plot is not None:
-        import_module("allocator.cli.inputs.fitted_steps").fitted_steps(fit, measured).savefig(plot)
+        drawn = import_module("allocator.cli.inputs.fitted_steps").fitted_steps(fit, measured)
+        import_module("allocator.studies.tables").save_picture(drawn, plot)
     if out is not None:
         write_text(out, _as_toml(fit, measured))
     for line in measured.unseen:

@@ -189,6 +189,8 @@ def _check(
             if option not in of_bytes:
                 _check_text(option, text)
             if option in written:
+                if not text:
+                    raise InputError(option, found=text, expected="a name, such as '.' for this folder")
                 outputs.append((option, written[option], Path(text)))
             elif may_name_input(parameter) and text != "-":
                 # a value too long for a name is none; `Path.exists` would raise

@@ -84,7 +84,7 @@ SWEPT: Options = (
     SHARED["throughputs"],
     *options(Run, "prices preset"),
     *options(Lengths, "slos"),
-    SHARED["settings"],
+    *(SHARED[name] for name in ("settings", "world")),
     *VARY,
     *options(_Swept, "keep_jobs"),
 )
@@ -107,7 +107,7 @@ def definition(given: Given, kind: str, **more: Any) -> dict[str, Any]:
         "workload": workload_given(given),
         "settings": settings_given(given, variants),
         "vary": varied(given, variants),
-        **given.some(("gpus_per_server", "keep_jobs")),
+        **given.some(("gpus_per_server", "keep_jobs", "world")),
         **more,
     }
 

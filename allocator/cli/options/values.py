@@ -58,7 +58,10 @@ def read_jobs(
     log = read_job_log(path, format)
     if log is None or predictions is not None:
         return read_trace(path, format, time_unit_seconds=time_unit_seconds, predictions=predictions)
-    for line in filter(None, (log.left_out, *log.notes)):
+    notes = [*filter(None, [log.left_out]), *log.notes]
+    if any("--" in note for note in log.notes):
+        notes.append(f"these options are those of allocator trace import {log.source} --out FILE.csv")
+    for line in notes:
         typer.echo(f"{log.source}: {line}", err=True)
     return log.trace
 
@@ -219,10 +222,8 @@ def unused_columns(
         unused.append("user (--entities-by user shares the cluster among users)")
     if (trace.entity != "").any() and not by_name and not of_accounts:
         unused.append("entity (--entities FILE, or --entities-by account)")
-    places = np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)
-    named = named_types(trace.gpu_type, trace.partition, cluster.accelerators).any(axis=1)
-    elsewhere, types = (places != "") & ~named, bool(named.any())
-    if elsewhere.any() and not types:
+    anywhere, types = run_anywhere(trace, cluster)
+    if anywhere and not types:
         columns = {"gpu_type": trace.gpu_type, "partition": trace.partition}
         unused += [
             f"{name} (none is the name of an accelerator type of the cluster)"
@@ -230,10 +231,18 @@ def unused_columns(
             if (column != "").any() and entities_by != name
         ]
     lines = [f"{trace.source}: not used: {', '.join(unused)}"] if unused else []
-    if elsewhere.any() and types:
-        names = ", ".join(map(repr, dict.fromkeys(places[elsewhere].tolist())))
-        lines.append(f"{trace.source}: {elsewhere.sum()} jobs run anywhere, as the cluster has no type named {names}")
-    return lines
+    return lines + [f"{trace.source}: {anywhere}"] * bool(anywhere and types)
+
+
+def run_anywhere(trace: Trace, cluster: Cluster) -> tuple[str, bool]:
+    """How many jobs name a GPU type or partition that is no type of the cluster, and whether others name one."""
+    places = np.where(trace.gpu_type == "", trace.partition, trace.gpu_type)
+    named = named_types(trace.gpu_type, trace.partition, cluster.accelerators).any(axis=1)
+    elsewhere = (places != "") & ~named
+    names = ", ".join(map(repr, dict.fromkeys(places[elsewhere].tolist())))
+    which = f"{elsewhere.sum()} jobs run anywhere, as the cluster has no type named {names}"
+    told = f"{which} (allocator trace import --map NAME=TYPE renames them)" if elsewhere.any() else ""
+    return told, bool(named.any())
 
 
 def import_option() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from allocator.runtime.adapters.base import LogReader
 from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
 from allocator.runtime.door.words import details, event_line, span
 from throughputs import InputError
+from throughputs.shown import visible
 
 
 def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption = False) -> None:
@@ -81,7 +83,7 @@ def logs_command(
     try:
         while True:
             for chunk in log.news():
-                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.write(_harmless(chunk) if sys.stdout.isatty() else chunk)
                 printed = True
             sys.stdout.buffer.flush()
             if not follow or found["state"] in FINAL_STATES:
@@ -97,6 +99,13 @@ def logs_command(
         none = "has printed nothing so far" if log.found else f"has no log in {folder}"
         what = none if found["epoch"] else "was not started so far"
         print(f"job {found['id']} {what}; it is {found['state']}: {found['reason']}".rstrip(": "), file=sys.stderr)
+
+
+def _harmless(printed: bytes) -> bytes:
+    """What a job has printed for a terminal: but for colours and returns nothing that steers it."""
+    parts = re.split("(\x1b\\[[0-9;]*m|\r)", printed.decode(errors="surrogateescape"))
+    shown = (part if place % 2 else visible(part) for place, part in enumerate(parts))
+    return "".join(shown).encode(errors="surrogateescape")
 
 
 def _last_job(state: Path) -> int:
@@ -190,8 +199,9 @@ def history_command(
     if as_json:
         print_json(answer)
         return
+    whole = {} if sys.stdout.isatty() else {"width": sys.maxsize}
     for event in events:
-        print(event_line(event))
+        print(event_line(event, **whole))
         if with_details and (told := details(event["data"])):
             print(f"    {told}")
 

@@ -61,7 +61,7 @@ def serve_command(
     state = own_folder(state, make=True)
     journal = Journal(state)
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
-    before = Told.of_events(last.get("options"), last.get("policy"))
+    before = Told.of_events(last.get("options"), last.get("policy"), state)
     told = (Told.of_events(None, None) if anew else before).after(given)
     maker = _checked(told)
     service = Service(state, _adapter(state, told.options), ServiceSettings(**told.of(ServiceSettings)), journal)
@@ -183,7 +183,7 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
         loop.add_signal_handler(number, service.close)
     await service.open(maker)
     service.deciding.check()
-    service.record(_changes(told, before))
+    service.record(_changes(told, before, service.folder))
     service.record([Event("run", data=maker.described(service.hardware))])
     maker.keep_throughputs(service.folder / THROUGHPUTS_FILE)
     await server.start()
@@ -209,11 +209,11 @@ def _no_hook(words: Sequence[str]) -> list[str]:
     return [f"Warning: nobody is told what happens, as --hook {words[0]} is no program."] if absent else []
 
 
-def _changes(told: Told, before: Told | None) -> list[Event]:
+def _changes(told: Told, before: Told | None, state: Path) -> list[Event]:
     """What the journal has to know of what a service was told."""
     events = []
     if before is None or before.options != told.options:
-        events.append(Event("options", data=told.options))
+        events.append(Event("options", data=told.kept(state)))
     if before is None or (before.policy, before.policy_settings) != (told.policy, told.policy_settings):
         events.append(Event("policy", data={"name": told.policy, "settings": dict(told.policy_settings)}))
     return events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ _FLAGS = {option.name: option.annotation.__metadata__[0] for option in SERVED}
 _FILES = ("throughputs", "entities", "tls_cert", "tls_key", "tls_ca")
 _PATHS = (*_FILES, "token_file")
 
+_IN_STATE = "{state}/"
+"""What paths in the state folder begin with in the journal."""
+
 _OF_ADAPTER = {"virtual": "local", "partition": "slurm", "ray": "ray", "map": "ray"}
 """Options of one kind of cluster."""
 
@@ -79,10 +83,16 @@ class Told:
     policy_settings: Mapping[str, str]
 
     @classmethod
-    def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
-        """From data of the last events ``options`` and ``policy``; None: there was none."""
+    def of_events(
+        cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None, state: Path = Path()
+    ) -> Told:
+        """From data of the last events ``options`` and ``policy``, None: there was none; of a state folder."""
         said = policy or {"name": "fifo_perf", "settings": {}}
-        return cls(options or {}, said["name"], dict(said["settings"]))
+        return cls(_placed(options or {}, _IN_STATE, f"{state}/"), said["name"], dict(said["settings"]))
+
+    def kept(self, state: Path) -> dict[str, Any]:
+        """The options as they are kept: paths in the state folder are relative to it, which may be moved."""
+        return _placed(self.options, f"{state}/", _IN_STATE)
 
     def after(self, said: Given) -> Told:
         """The same with what was said now.
@@ -188,6 +198,15 @@ def _plain(name: str, value: Any) -> Any:
     if name == "web" and value.startswith("unix:"):
         return f"unix:{Path(value.removeprefix('unix:')).absolute()}"
     return str(Path(value).absolute()) if name in _PATHS else value
+
+
+def _placed(options: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """With what paths begin with replaced."""
+    begin = re.compile(f"^(unix:)?{re.escape(old)}")
+    return {
+        name: begin.sub(lambda found: (found[1] or "") + new, value) if isinstance(value, str) else value
+        for name, value in options.items()
+    }
 
 
 def _word(value: object) -> str:

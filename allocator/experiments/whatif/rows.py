@@ -101,6 +101,11 @@ class Row:
         return value_of(figure, larger.figures) - value_of(figure, self.figures)
 
 
+def usual_row(rows: Sequence[Row]) -> Row:
+    """The first row at the load that the trace has; the first of all where none is."""
+    return next((row for row in rows if row.load == 1), rows[0])
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table for people: the figure, and of each row a text with its ratio to the first, or nothing."""
@@ -129,8 +134,8 @@ class WhatIf:
     recorded : the schedule that the trace records, on the first cluster, which is set beside the rows and is none of
         them: it was not simulated, and is of load 1 whatever they are of; None where the trace records none.
     told_of_record : what one must know of it, or why it is left out; empty: nothing.
-    calibration : how near the first row comes to it; None where nothing says so.
-    answer : what follows for waiting, in up to three sentences; of jobs of a log.
+    calibration : how near the first row at load 1 comes to it; None where nothing says so.
+    answer : what follows for waiting, in a few sentences; of jobs of a log.
     """
 
     rows: tuple[Row, ...]

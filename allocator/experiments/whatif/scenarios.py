@@ -19,15 +19,16 @@ from allocator.experiments.run import Materials, Run
 from allocator.experiments.runner import run
 from allocator.experiments.store import OF_COMPLETED, Store
 from allocator.experiments.whatif.page import write_scenarios
-from allocator.experiments.whatif.rows import Row, WhatIf
+from allocator.experiments.whatif.rows import Row, WhatIf, usual_row
 from allocator.experiments.workloads import Recorded
 from allocator.presets.preset import DEFAULT
-from allocator.results.measures.calibration import Calibration, answer
+from allocator.results.measures.calibration import Calibration, answer, hours
 from allocator.results.measures.completion import completion_figures
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame
+from throughputs.tables.files import place_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,11 +172,11 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _cluster_label(cluster: Cluster, clusters: Sequence[Cluster]) -> str:
-    """The GPUs of all types; where there are many types, of those in which the clusters differ, or how many in all."""
+    """The GPUs of the types in which the clusters differ, else of all; or how many in all where these are many."""
     names = cluster.accelerators
-    if len(names) <= MOST_TYPES_NAMED or any(each.accelerators != names for each in clusters):
+    differ = [name for name in names if len({each.gpus.get(name) for each in clusters}) > 1]
+    if any(each.accelerators != names for each in clusters) or (not differ and len(names) <= MOST_TYPES_NAMED):
         return str(cluster)
-    differ = [name for name in names if len({each.gpus[name] for each in clusters}) > 1]
     totals = {each.total_gpus for each in clusters}
     if not differ or (len(differ) > MOST_TYPES_NAMED and len(totals) == len(set(map(str, clusters)))):
         return f"{cluster.total_gpus} GPUs"
@@ -242,6 +243,8 @@ def whatif(
         Something that cannot be used, told before anything runs.
     """
     trace = trace if isinstance(trace, str | os.PathLike) else trace_of(trace)
+    if workload.get("throughputs") is not None:
+        workload["throughputs"] = place_of_table(workload["throughputs"])
     listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
     with tempfile.TemporaryDirectory() as passing:
         file, name = Path(passing) / "trace.csv", trace.source if isinstance(trace, Trace) else str(trace)
@@ -250,10 +253,12 @@ def whatif(
         scenarios = Scenarios(
             trace=str(file if isinstance(trace, Trace) else Path(trace).resolve()),
             clusters=tuple(map(Cluster.of, listed)),
-            policies=tuple(read_variants(policies if isinstance(policies, str) else ",".join(policies))),
+            policies=tuple(read_variants(policies)),
             loads=tuple(loads),
             vary=vary or {},
-            workload={name: str(each) if isinstance(each, Path) else each for name, each in workload.items()},
+            workload={
+                n: str(each) if isinstance(each, Path) else each for n, each in workload.items() if each is not None
+            },
             settings=settings or {},
             seed=seed,
             next_gpus=next_gpus,
@@ -303,7 +308,7 @@ def _run(
         for one in planned
     )
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
-    calibration, first = None, rows[0]
+    calibration, first = None, usual_row(rows)
     if recorded is not None and recorded.jobs is not None and first.jobs is not None and first.load == 1:
         calibration = Calibration.of(first.policy, recorded.jobs, first.jobs)
     said = _answer(planned, rows, scenarios.vary, recorded, calibration)
@@ -317,25 +322,34 @@ def _answer(
     recorded: Row | None,
     calibration: Calibration | None,
 ) -> str:
-    """The rows at the load of the first in three sentences, where they are of jobs of a log."""
-    first = rows[0]
+    """The rows at the recorded load, or where there are none at that of the first, in three sentences, and one on other
+    loads; of jobs of a log."""
+    first = usual_row(rows)
     if not first.figures.get("average_bounded_slowdown"):
         return ""
     prices = Materials.of([planned[0].run], check=False).prices_of(planned[0].run)
-    shown, costs = [], {}
+    shown, costs, loads = [], {}, []
     for one, row in zip(planned, rows, strict=True):
-        if row.load != first.load:
-            continue
         more = {name: n - first.cluster.gpus.get(name, 0) for name, n in row.cluster.gpus.items()}
-        parts = [f"with {abs(n)} {'more' if n > 0 else 'fewer'} {name}" for name, n in more.items() if n]
+        changed = ", ".join(f"{abs(n)} {'more' if n > 0 else 'fewer'} {name}" for name, n in more.items() if n)
+        parts = [f"with {changed}"] if changed else []
         if row is first or row.policy != first.policy:
             parts.append(in_words(one.run))
         parts += [f"with {name} {row.changes[name]}" for name in vary if row.changes[name] != first.changes[name]]
-        words = " ".join(parts) or row.label
+        if row.load != first.load:
+            wait = row.figures.get("average_queueing_time")
+            if not parts and wait is not None:
+                loads.append(f"{hours(wait)} at load {row.load:g}")
+            continue
+        parts += [f"at load {row.load:g}"] if row is first and row.load != 1 else []
+        words = tuple(parts) or (row.label,)
         shown.append((words, row.figures))
-        if isinstance(prices, Mapping) and any(more.values()):
+        if isinstance(prices, Mapping) and changed:
             costs[words] = HOURS_OF_A_MONTH * sum(n * prices.get(name, 0.0) for name, n in more.items())
-    return answer(None if recorded is None else recorded.figures, shown, calibration, costs)
+    # what was recorded is of load 1
+    beside = None if recorded is None or first.load != 1 else recorded.figures
+    said = answer(beside, shown, calibration, costs)
+    return f"{said} Jobs would wait {', '.join(loads)}." if said and loads else said
 
 
 def _filled(row: Row, record: Mapping[str, Any], table: Path, measured: pd.Series[bool] | None) -> Row:

@@ -72,7 +72,7 @@ class OrderPolicy(PlanPolicy):
     def _order(self, state: ClusterState) -> Ints:
         """(N,) positions, the first in line first."""
         key = np.asarray(self.key(state))
-        if key.shape != (state.n_jobs,) or np.count_nonzero(key != key):
+        if key.shape != (state.n_jobs,) or key.dtype.kind not in "biuf" or np.count_nonzero(key != key):
             expected = f"shape ({state.n_jobs},), one number for each job"
             raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
         return np.asarray(key.argsort(kind="stable"))

@@ -82,7 +82,12 @@ class ProgramPolicy(Prepared, SharePolicy):
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
         started = perf_counter()
-        believed = self.believed_rates(state)
+        believed = np.asarray(self.believed_rates(state))
+        shape = state.rates.shape
+        good = believed.shape == shape and believed.dtype.kind in "fiu"
+        if not good or not ((believed >= 0) & (believed < np.inf)).all():
+            expected = f"finite numbers of at least 0, of shape {shape}"
+            raise InputError(f"policy {self.name}", field="believed_rates", found=believed.tolist(), expected=expected)
         open_to = np.where(priced_rates(state) > 0, believed, 0.0)
         usable = open_to if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective

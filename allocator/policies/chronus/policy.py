@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
-from allocator.conversion import AtLeastOne, NotNegative, Positive, Range
+from allocator.conversion import AtLeastOne, NotNegative, Positive, PositiveSeconds, Range
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.base.programs import Prepared
 from allocator.policies.chronus.clock import LeaseClock
@@ -84,9 +84,9 @@ class Chronus(Prepared, PlanPolicy):
         no limit.
     """
 
-    lease_seconds: Positive = 1200.0
-    slot_seconds: Positive = 300.0
-    tick_seconds: Positive = 60.0
+    lease_seconds: PositiveSeconds = 1200.0
+    slot_seconds: PositiveSeconds = 300.0
+    tick_seconds: PositiveSeconds = 60.0
     time_unit_seconds: Positive = 60.0
     objective: Literal["adaptive", "minimize", "maximize", "random"] = "adaptive"
     solver: Literal["highs", "cbc", "none"] = "highs"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from allocator.conversion import NotNegative
+from allocator.conversion import Seconds
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep
 from allocator.protocol.state import the_one_type
@@ -69,11 +69,11 @@ class DeadlinePolicy(PlanPolicy):
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)
-    slot_seconds: NotNegative | None = None
+    slot_seconds: Seconds | None = None
     whole_seconds: bool = False
-    restart_seconds: NotNegative = 0.0
+    restart_seconds: Seconds = 0.0
     learn_costs: bool = True
-    margin_seconds: NotNegative = 1.0
+    margin_seconds: Seconds = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

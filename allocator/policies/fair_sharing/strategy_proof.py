@@ -12,7 +12,7 @@ from allocator.policies.base.programs import ProgramPolicy, TimePolicy
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from formulations import NashWelfare, Polytope
+from formulations import TOLERANCE, NashWelfare, Polytope
 from formulations.core.log_certificate import certify_log
 from formulations.core.reductions import classes_of, types_in_order
 from formulations.interior_point import structured
@@ -67,7 +67,7 @@ class _DiscountedNash(ProgramPolicy):
         return replace(
             whole,
             shares=whole.shares * discounts.factors[:, None],
-            status="feasible" if whole.status == "optimal" and gap > _TOLERANCE else whole.status,
+            status="feasible" if whole.status == "optimal" and gap > TOLERANCE else whole.status,
             gap=gap,
             seconds=perf_counter() - started,
         )
@@ -87,9 +87,6 @@ class _DiscountedNash(ProgramPolicy):
         polytope = polytope.restricted(np.arange(len(able)), types)
         factors[able], gap, programs = _discounts(polytope, self.objective(part, believed[able]).budgets)
         return Discounts(factors, gap, programs)
-
-
-_TOLERANCE = 1e-7
 
 
 @register(

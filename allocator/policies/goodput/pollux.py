@@ -14,6 +14,7 @@ from allocator.policies.goodput.selection import OwnGangs, Restarts, Selected, S
 from allocator.protocol import ClusterState, Need
 from allocator.protocol.state import the_one_type
 from allocator.registry import register
+from formulations import TOLERANCE
 from formulations.goodput import (
     GeneticSearch,
     NodeProgram,
@@ -25,9 +26,6 @@ from formulations.goodput import (
 )
 from throughputs import Configurations, InputError
 from throughputs.arrays import Floats, Ints
-
-_PROVEN = 1e-6
-"""Relative gap up to which an answer is called optimal."""
 
 
 @dataclass(eq=False)
@@ -203,10 +201,10 @@ class Pollux(SelectionPolicy):
         rng = np.random.default_rng([self.seed, memory.searches])
         found = search_on_nodes(program, rng, self._genetic, population=population, without_restarts=speedup[row])
         bound = fittest_selection(ways, anywhere, state.capacity, mean).bound
-        status = "optimal" if bound - found.fitness <= _PROVEN * bound else "feasible"
+        status = "optimal" if bound - found.fitness <= TOLERANCE * bound else "feasible"
         best = NodeSelection(found.gpus, found.fitness, max(bound, found.fitness), status, "genetic search")
         if self.search == "nodes":
-            exact = solve_on_nodes(program, seconds=self.search_seconds, tolerance=_PROVEN, start=best.gpus)
+            exact = solve_on_nodes(program, seconds=self.search_seconds, start=best.gpus)
             best = exact if exact.bound <= best.bound else replace(exact, bound=max(best.bound, exact.fitness))
         memory.keep(labels, best.gpus, found.population)
         x = (best.gpus.sum(axis=1)[place[ways.job]] == ways.gpus).astype(np.float64)

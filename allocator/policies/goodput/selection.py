@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from allocator.conversion import NotNegative
+from allocator.conversion import Seconds
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
 from allocator.protocol.plan import JobMemory, PlanStep, of_each_job
 from allocator.protocol.views import Needs
@@ -86,7 +86,7 @@ class SelectionPolicy(PlanPolicy):
     smaller_first: ClassVar[bool] = False
     """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
 
-    restart_seconds: NotNegative | None = None
+    restart_seconds: Seconds | None = None
     restart_seconds_of_type: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.conversion import AtLeastOne, Positive
+from allocator.conversion import AtLeastOne, PositiveSeconds
 from allocator.policies.lucid.memory import LucidMemory
 from allocator.policies.lucid.profiling import ArrivalForecast
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
@@ -135,9 +135,9 @@ class Lucid(PlanPolicy):
     score_thresholds: tuple[float, float] = (0.95, 0.85)
     forecast: ArrivalForecast | None = None
     quiet_jobs: float = 2.0
-    review_seconds: Positive = 100.0
+    review_seconds: PositiveSeconds = 100.0
     profiling_pool: str = ""
-    profiling_seconds: Positive = 200.0
+    profiling_seconds: PositiveSeconds = 200.0
     profiling_gpus: AtLeastOne = 8
 
     needs = Need.COLOCATION | Need.PREDICTIONS

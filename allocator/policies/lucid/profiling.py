@@ -18,7 +18,7 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike
 
-from allocator.conversion import AtLeastOne, Positive, check_fields
+from allocator.conversion import AtLeastOne, PositiveSeconds, check_fields
 from allocator.mechanism.placement.whole import servers_for
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats
@@ -104,7 +104,7 @@ class ProfilerSettings:
     """
 
     servers: AtLeastOne = 2
-    limit_seconds: Positive = 200.0
+    limit_seconds: PositiveSeconds = 200.0
     largest_gang: AtLeastOne = 8
     elastic: bool = True
 

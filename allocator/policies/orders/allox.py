@@ -13,13 +13,11 @@ from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from formulations import assign_to_lines
+from formulations import TOLERANCE, assign_to_lines
 from throughputs.arrays import Flags, Floats, Ints, Positions
 
 if TYPE_CHECKING:
     from formulations import Line
-
-_TOLERANCE = 1e-7
 
 
 @register(
@@ -79,7 +77,7 @@ class AlloX(SharePolicy):
             policy=self.name,
             throughputs=matrix,
             shares=shares,
-            status="optimal" if line.gap <= _TOLERANCE else "feasible",
+            status="optimal" if line.gap <= TOLERANCE else "feasible",
             objective=line.seconds,
             objective_unit="s",
             bound=line.bound,

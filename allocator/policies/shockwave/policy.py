@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from allocator.conversion import AtLeastOne, NotNegative, Part, Positive
+from allocator.conversion import AtLeastOne, NotNegative, Part, Positive, PositiveSeconds
 from allocator.policies.base.programs import Prepared
 from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
@@ -96,7 +96,7 @@ class Shockwave(Prepared, PlanPolicy):
     ordering: str = "auto"
     momentum: Part = 0.5
     replan_rounds: AtLeastOne = 8
-    round_seconds: Positive = 120.0
+    round_seconds: PositiveSeconds = 120.0
 
     needs = Need.TRAINING | Need.LENGTHS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.conversion import Positive
+from allocator.conversion import PositiveSeconds
 from allocator.policies.base.ordering import in_order_of_arrival
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
@@ -42,7 +42,7 @@ class GandivaTimeSlicing(PlanPolicy):
     turn_seconds : length of a turn.
     """
 
-    turn_seconds: Positive = 60.0
+    turn_seconds: PositiveSeconds = 60.0
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False

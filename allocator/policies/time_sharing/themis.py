@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.conversion import Positive
+from allocator.conversion import PositiveSeconds
 from allocator.policies.base.ordering import Turns, fill_in_order
 from allocator.policies.base.programs import Prepared
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
@@ -76,7 +76,7 @@ class Themis(Prepared, PlanPolicy):
 
     needs = Need.LENGTHS
 
-    lease_seconds: Positive = 240.0
+    lease_seconds: PositiveSeconds = 240.0
     solver: str = "auto"
 
     choice: ClassVar[str] = "balanced"

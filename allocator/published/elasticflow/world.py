@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from allocator.conversion import AtLeastOne, NotNegative
+from allocator.conversion import AtLeastOne, Seconds
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Rule, Rules, RunningRule, Stretch, rule_of
@@ -177,11 +177,11 @@ class DecisionsCostTime(Rule):
     """
 
     overhead: Literal["off", "starts", "running", "active"] = "off"
-    overhead_base_seconds: NotNegative = 0.0
-    overhead_doubling_seconds: NotNegative = 0.0
+    overhead_base_seconds: Seconds = 0.0
+    overhead_doubling_seconds: Seconds = 0.0
     overhead_reuses_groups: bool = False
     overhead_restart_decisions: AtLeastOne | Literal["slot"] | None = None
-    overhead_restart_seconds: NotNegative = 0.0
+    overhead_restart_seconds: Seconds = 0.0
     overhead_while_arrivals: bool = False
     overhead_delays_end: Literal["always", "restarts"] = "always"
 

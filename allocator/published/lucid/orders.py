@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.conversion import Positive
+from allocator.conversion import PositiveSeconds
 from allocator.policies.base.waiting_line import LineMemory, Pools
 from allocator.policies.orders.in_line import QuasiShortestServiceFirst
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
@@ -48,7 +48,7 @@ class PublishedQssf(QuasiShortestServiceFirst):
     burst_seconds : for so long.
     """
 
-    burst_seconds: Positive = 1.0
+    burst_seconds: PositiveSeconds = 1.0
 
     def new_memory(self) -> BurstMemory:
         """An empty line."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.conversion import NotNegative
+from allocator.conversion import Seconds
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Rule, RunningRule, Stretch, rule_of
@@ -97,7 +97,7 @@ class SecondsCountedDown(Rule):
     """
 
     seconds_counted_down: bool = False
-    end_delay_seconds: NotNegative = 0.0
+    end_delay_seconds: Seconds = 0.0
 
     def start(self, world: World) -> Iterator[RunningRule]:
         """Counted first, then late."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from allocator.conversion import NotNegative
+from allocator.conversion import Seconds
 from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
 from allocator.policies.goodput.optimus import Optimus
 from allocator.policies.time_sharing.tiresias import Tiresias
@@ -31,7 +31,7 @@ class SlotsOfTheClock(Slots):
     slot_origin_seconds : with slot_grid, where slots begin; None: with the first arrival.
     """
 
-    slot_origin_seconds: NotNegative | None = None
+    slot_origin_seconds: Seconds | None = None
 
     def origin(self, world: World) -> float:
         """When the first slot of the grid begins, seconds."""
@@ -51,7 +51,7 @@ class StartsThatServe(StartsTakeTime):
 
     def in_a_run(self, world: World) -> Starts:
         """Who starts, and is served."""
-        return _Serve(self, world.jobs) if self.starts_count_as_service else super().in_a_run(world)
+        return _Serve(self, world) if self.starts_count_as_service else super().in_a_run(world)
 
 
 class _Serve(Starts):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from allocator.conversion import NotNegative, NotNegativeWhole
+from allocator.conversion import NotNegative, NotNegativeWhole, Seconds
 from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.policies.shockwave.policy import Shockwave
 from allocator.protocol import ClusterState
@@ -43,16 +43,16 @@ class ShortRoundsStartFree(StartsTakeTime):
         None: every gang pays.
     """
 
-    restart_penalty_slack_seconds: NotNegative | None = None
+    restart_penalty_slack_seconds: Seconds | None = None
 
     def in_a_run(self, world: World) -> Starts:
         """Who starts, and is not spared."""
-        return _Starts(self, world.jobs)
+        return _Starts(self, world)
 
 
 class _Starts(Starts):
-    def __init__(self, rule: ShortRoundsStartFree, jobs: JobTable) -> None:
-        super().__init__(rule, jobs)
+    def __init__(self, rule: ShortRoundsStartFree, world: World) -> None:
+        super().__init__(rule, world)
         self._slack = rule.restart_penalty_slack_seconds
 
     def spared_below(self, r: Round, lost: Floats) -> Floats:

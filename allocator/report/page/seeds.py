@@ -82,7 +82,7 @@ class Policies:
                 if all(len(_numbers([run.get(key), base.get(key)])) == 2 for run, base in pairs)
             }
             mean = {key: fmean(values) for key, values in known.items()}
-            half = {key: half_width(values) for key, values in known.items()}
+            half = _finite_widths(known)
             rows.append({"policy": name, "baseline": names[0], "pairs": len(pairs), "mean": mean, "half_width": half})
         return rows if any(row["mean"] for row in rows) else []
 
@@ -95,9 +95,12 @@ class Policies:
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half the width of the 95 % interval of a mean of n values, t_(0.975, n - 1) s / sqrt(n); nan of fewer than 2."""
+    """Half the width of the 95 % interval of a mean of n values, t_(0.975, n - 1) s / sqrt(n).
+
+    nan where all values are one and the same, as of a single one: nothing that was drawn had to do with it.
+    """
     n = len(values)
-    if n < 2:
+    if len(set(values)) < 2:
         return math.nan
     from scipy.special import stdtrit
 
@@ -145,7 +148,12 @@ def _half_widths(summaries: Rows) -> Mapping[str, float]:
     if len(summaries) == 1:
         return {}
     columns = {name: _numbers([summary.get(name) for summary in summaries]) for name in summaries[0]}
-    return {name: half_width(numbers) for name, numbers in columns.items() if len(numbers) == len(summaries)}
+    return _finite_widths({name: numbers for name, numbers in columns.items() if len(numbers) == len(summaries)})
+
+
+def _finite_widths(columns: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    widths = {name: half_width(values) for name, values in columns.items()}
+    return {name: width for name, width in widths.items() if math.isfinite(width)}
 
 
 def _numbers(values: Sequence[Any]) -> list[float]:

@@ -20,12 +20,12 @@ NEAR = 600.0
 _LEAST = 60.0
 """Seconds of waiting below which a ratio says nothing."""
 
-_FAR = 0.25
-"""A mean that is off by more than this part is said to be."""
-
-_CLOSE = 0.005
+_FAR, _CLOSE = 1.25, 1.005
+"""A mean is said to be off above the one factor, and to be met below the other."""
 
 _HOUR = 3600.0
+
+Words = tuple[str, ...]
 
 _PERCENTILES = {"median": 50.0, "90th percentile": 90.0, "99th percentile": 99.0}
 
@@ -70,14 +70,10 @@ class Calibration:
         return cls(policy, table, float((starts <= NEAR).mean()))
 
     @property
-    def off(self) -> float:
-        """How far the mean is off, as a part of the recorded one."""
-        return float(abs(self.table["off"].iloc[0]))
-
-    @property
-    def uncertainty(self) -> float:
-        """How far a figure may be off: the mean, or half of the percentiles and sizes where these are further off."""
-        return float(np.nanmax([self.off, self.table["off"].abs().median(), 0.0]))
+    def factor(self) -> float:
+        """How many times the one mean is the other, at least 1, where a wait of less than a minute counts as one."""
+        waits = self.table[["recorded", "simulated"]].iloc[0].clip(lower=_LEAST).to_numpy()
+        return float(waits.max() / waits.min())
 
     def as_dict(self) -> JsonObject:
         """Ready for JSON, times in seconds."""
@@ -99,11 +95,15 @@ def hours(seconds: float) -> str:
     )
 
 
+def _times(factor: float) -> str:
+    return f"{factor:,.{2 if factor < 2 else 1 if factor < 10 else 0}f}"
+
+
 def answer(
     recorded: Mapping[str, Any] | None,
-    rows: Sequence[tuple[str, Mapping[str, Any]]],
+    rows: Sequence[tuple[Words, Mapping[str, Any]]],
     calibration: Calibration | None,
-    costs: Mapping[str, float] | None = None,
+    costs: Mapping[Words, float] | None = None,
 ) -> str:
     """What was, what the first of the rows makes of it, and the best of the others, in three sentences; "" where there
     is nothing to compare. A fourth one warns where the rows are of other jobs, as some are too large for a cluster.
@@ -111,7 +111,7 @@ def answer(
     Parameters
     ----------
     recorded : figures of the recorded schedule.
-    rows : what each is called in a sentence, as in "under srtf", and its figures.
+    rows : the changes that make up each, as in ("with 8 more a100", "under srtf"), and its figures.
     calibration : of the first of them.
     costs : dollars a month by which a row costs more than the first.
     """
@@ -119,7 +119,8 @@ def answer(
               is not None]  # fmt: skip
     if not waited:
         return ""
-    (first, usual), told = waited[0], []
+    (changes, usual), told = waited[0], []
+    first = " ".join(changes)
     if recorded is not None and recorded.get("average_queueing_time") is not None:
         told.append(f"Jobs waited {hours(recorded['average_queueing_time'])} on average (recorded).")
     how_long = f"they would have waited {hours(usual)}" if told else f"jobs wait {hours(usual)} on average"
@@ -127,16 +128,10 @@ def answer(
     if calibration is None:
         told.append(f"{sentence}; nothing recorded says how near that is.")
     else:
-        off = 0.0 if np.isnan(calibration.off) else calibration.off
         near = f"{calibration.starts_near:.0%} of them start within ten minutes of when they did"
-        far = f", within {off:.0%} of that"
-        if off > _FAR:
-            why = (
-                "so that smaller differences say little"
-                if off <= 1
-                else "as if jobs or GPUs were not the recorded ones"
-            )
-            far = f"; that is {off:,.0%} off, {why}"
+        far = f", within {calibration.factor - 1:.0%} of that"
+        if calibration.factor > _FAR:
+            far = f"; that is off by a factor of {_times(calibration.factor)}, and smaller differences say little"
         told.append(f"{sentence}{far}; {near}.")
     if len(waited) > 1:
         told.append(_best(usual, waited[1:], calibration, costs or {}))
@@ -147,14 +142,21 @@ def answer(
 
 
 def _best(
-    usual: float, others: Sequence[tuple[str, float]], calibration: Calibration | None, costs: Mapping[str, float]
+    usual: float, others: Sequence[tuple[Words, float]], calibration: Calibration | None, costs: Mapping[Words, float]
 ) -> str:
-    """The sentence on the row under which jobs wait least."""
-    words, least = min(others, key=lambda row: row[1])
-    off = 0.0 if calibration is None else calibration.uncertainty
-    if max(least, usual) <= (1.0 + off) * min(least, usual):
-        return f"No other row differs by more than the {off:.0%} that figures may be off: {words} it is {hours(least)}."
-    dollars = costs.get(words)
+    """The sentence on the row under which jobs wait least, and on each of its changes alone."""
+    changes, least = min(others, key=lambda row: row[1])
+    words = " ".join(changes)
+    factor = 1.0 if calibration is None else calibration.factor
+    if max(least, usual) <= factor * min(least, usual):
+        more = "" if factor < _CLOSE else f" by more than a factor of {_times(factor)}, by which that is off"
+        return f"No other row differs{more}: {words} it is {hours(least)}."
+    dollars = costs.get(changes)
     price = "" if dollars is None else f", about ${float(f'{dollars:.2g}'):,.0f} a month"
-    within = "" if off < _CLOSE else f", give or take {off:.0%}"
-    return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}."
+    within = "" if factor < _CLOSE else f", or {hours(least / factor)} to {hours(least * factor)} if that is as far off"
+    alone = "".join(
+        f"; {hours(wait)} {row[0].partition(',')[0]} alone"
+        for row, wait in others
+        if len(row) == 1 < len(changes) and row[0] in changes
+    )
+    return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}{alone}."

@@ -60,7 +60,7 @@ def accelerators_table(
     gpu_utilization: Floats | None,
 ) -> pd.DataFrame:
     """One row per accelerator type: accelerator, gpus, gpu_hours, gpu_hours_per_job (of the jobs that completed: what
-    they had of this type, over their number), utilization (busy GPU time over GPU time up to the makespan),
+    they had of this type, over their number), utilization (as `RunRecord.utilization`, of the type),
     loaded_utilization (the same from `start` to `end`), gpu_utilization (what the jobs were measured to use of the GPUs
     of the type from `start` to `end`; only where that is known of a job), and the `Fragmentation` of the type, where it
     is known: fragmentation, gang_fits_fraction, gang_blocked_fraction.
@@ -79,13 +79,14 @@ def accelerators_table(
     seconds = record.gpu_seconds_between(-np.inf, np.inf)
     used = np.bincount(pool, seconds, n)
     of_completed = np.bincount(pool, seconds * completed[record.row_job], n)
+    busy = np.bincount(pool, record.gpu_seconds_between(0.0, record.end), n)
     loaded = np.bincount(pool, record.gpu_seconds_between(start, end), n)
     columns = {
         "accelerator": list(cluster.accelerators),
         "gpus": cluster.capacity,
         "gpu_hours": used / 3600.0,
         "gpu_hours_per_job": of_completed / 3600.0 / max(int(completed.sum()), 1),
-        "utilization": quotient(used, gpus * record.makespan, np.nan),
+        "utilization": quotient(busy, gpus * record.end, np.nan),
         "loaded_utilization": quotient(loaded, gpus * (end - start), np.nan),
     }
     if gpu_utilization is not None:

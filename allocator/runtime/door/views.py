@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.door.words import span
-from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, STOPPING, Job
+from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, RUNNING, STOPPING, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
@@ -77,7 +77,7 @@ def job_view(service: Service, job: Job, room: Callable[[], Room] | None = None)
     """One job; with the `room` that there is also what a job that waits finds in its way."""
     now, steps = service.clock(), service.steps_of(job)
     saved = service.watching.of(job).report or job
-    running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
+    so_far = now - job.since
     return {name: getattr(job, name) for name in _AS_KEPT} | {
         "name": job.name or _program(job.command),
         "reason": reason(service, job, room),
@@ -95,8 +95,8 @@ def job_view(service: Service, job: Job, room: Callable[[], Room] | None = None)
         "met": job.met(now),
         "due_in": None if job.deadline is None else round(job.deadline - now, 3),
         "submitted_at": round(job.submitted_at, 3),
-        "run_seconds": round(running, 3),
-        "waited_seconds": round(max((job.finished_at or now) - job.submitted_at - running, 0.0), 3),
+        "run_seconds": round(job.run_seconds + (so_far if job.state in (RUNNING, STOPPING) else 0.0), 3),
+        "waited_seconds": round(job.queued_seconds + (so_far if job.state == QUEUED else 0.0), 3),
         "exit_code": job.code,
         "signal": job.signal or None,
         "measured": [{"accelerator": pool, "gpus": gpus, "rate": rate} for (pool, gpus), rate in job.measured.items()],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _WIDTH = 100
-"""Characters of a line; what is longer is in the details."""
+"""Characters of a line, where people look at it; what is longer is in the details."""
 
 _Data = Mapping[str, Any]
 
@@ -29,12 +29,12 @@ def words(kind: str, data: _Data) -> str:
     return _WORDS[kind](data) if kind in _WORDS else f"{kind} {details(data)}"
 
 
-def event_line(event: Mapping[str, Any]) -> str:
-    """When, whose, and what happened, in at most `_WIDTH` characters."""
+def event_line(event: Mapping[str, Any], width: int = _WIDTH) -> str:
+    """When, whose, and what happened, in at most so many characters."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["at"]))
     whose = f"job {event['job']} " if event.get("job") is not None else ""
     line = " ".join(f"{stamp} {whose}{words(event['kind'], event['data'])}".split())
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def details(data: _Data) -> str:

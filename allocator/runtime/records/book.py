@@ -38,12 +38,10 @@ from allocator.conversion import Range, Reads, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
+from throughputs.limits import AMOUNT
 
 _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
-
-NUMBER = Range(1e-6, 1e15)
-"""Programs over numbers of other sizes have no good solution, for any of the jobs."""
 
 
 def checked(name: str, value: Any, good: object, expected: str) -> Any:
@@ -142,7 +140,8 @@ class Job:
     reports : whether its trainer has told steps, in whatever start; otherwise they are estimated from the time it ran.
     unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
-    run_seconds, gpu_seconds : that it ran, in leases that are over.
+    queued_seconds : that it waited, before the present state.
+    run_seconds, gpu_seconds : that it ran, in leases that are over; one that was told to end runs until it has ended.
     failures : starts that ended with an error. restarts : starts after the first.
     lost : starts in a row of which nobody knows the end, as with their node, or that the cluster refused.
     fruitless : leases in a row that ended without a newly saved step.
@@ -181,13 +180,13 @@ class Job:
     user: Line = ""
     gpus: Annotated[int, Range(1, 1000000)] = 1
     job_type: Line = ""
-    total_steps: Annotated[float, NUMBER] = 0.0
-    duration: Annotated[float, NUMBER] = 0.0
-    time_limit: Annotated[float, NUMBER] = 0.0
+    total_steps: Annotated[float, AMOUNT] = 0.0
+    duration: Annotated[float, AMOUNT] = 0.0
+    time_limit: Annotated[float, AMOUNT] = 0.0
     accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
     after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
-    weight: Annotated[float, NUMBER] = 1.0
-    deadline: Annotated[float | None, NUMBER] = None
+    weight: Annotated[float, AMOUNT] = 1.0
+    deadline: Annotated[float | None, AMOUNT] = None
     entity: Line = ""
     one_process_per_gpu: bool = False
     retries: Annotated[int | None, Range()] = None
@@ -204,6 +203,7 @@ class Job:
     unsaved_stops: int = 0
     saved_steps: float = 0.0
     saved_at: float = 0.0
+    queued_seconds: float = 0.0
     run_seconds: float = 0.0
     gpu_seconds: float = 0.0
     failures: int = 0
@@ -355,6 +355,7 @@ class Book:
     def _enter(self, job: Job, state: str, event: Event) -> None:
         self.counts[job.state] -= 1
         self.counts[state] += 1
+        job.queued_seconds += max(event.clock - job.since, 0.0) if job.state == QUEUED else 0.0
         job.state, job.since, job.reason = state, event.clock, event.get("reason", "")
 
     def _starting(self, job: Job, event: Event) -> None:
@@ -374,7 +375,6 @@ class Book:
         self._enter(job, STOPPING, event)
         job.steps = event.get("steps", job.steps)
         job.then = event.get("then", "")
-        # a lease that ends runs until it has ended
         job.run_seconds += event.clock - since
         job.gpu_seconds += (event.clock - since) * job.held_gpus
 
@@ -404,9 +404,8 @@ class Book:
     def _ended(self, job: Job, event: Event) -> None:
         fruitless, lost = job.fruitless_after(event.data), job.lost_after(event.data)
         self._progress(job, event)
-        if job.state != STOPPING:
-            job.run_seconds += max(event.clock - job.since, 0.0)
-            job.gpu_seconds += max(event.clock - job.since, 0.0) * job.held_gpus
+        job.run_seconds += max(event.clock - job.since, 0.0)
+        job.gpu_seconds += max(event.clock - job.since, 0.0) * job.held_gpus
         job.code, job.signal = event.get("code"), event.get("signal", 0)
         outcome = job.outcome = event["outcome"]
         if outcome == COMPLETED:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from allocator.checkpoint.kept import Kept
 from allocator.conversion import check_fields
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
-from allocator.protocol.policy import Need, Policy
+from allocator.protocol.policy import Need, Policy, check_names, is_ours
 from allocator.protocol.views import Needs
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints
@@ -233,21 +232,37 @@ def started(rule: Rule, world: World) -> list[RunningRule]:
     Raises
     ------
     InputError
-        It made something that is no `RunningRule`, or that has a method whose name is nearly that of a hook.
+        It made something that is no `RunningRule`, or has a method whose name is nearly that of a hook.
     """
     given: Any = rule.start(world)
+    source = f"rule {type(rule).__name__}"
     made = list(given) if isinstance(given, Iterable) else [given]
-    if not isinstance(given, Iterable) or not all(isinstance(one, RunningRule) for one in made):
-        found = next(type(one).__name__ for one in made if given is one or not isinstance(one, RunningRule))
+    wrong = [one for one in made if one is given or not isinstance(one, RunningRule)]
+    if wrong:
         expected = "a list of objects of subclasses of RunningRule"
-        raise InputError(f"rule {type(rule).__name__}", field="start", found=found, expected=expected)
-    known = dir(RunningRule)
-    for one in made:
-        for name in (name for name in dir(type(one)) if name not in known and not name.startswith("_")):
-            if near := get_close_matches(name, known, n=1, cutoff=_NEARLY_A_HOOK):
-                expected = f"the hook {near[0]}, or a name that is not so near to it"
-                raise InputError(f"rule {type(rule).__name__}", field="hook", found=name, expected=expected)
+        raise InputError(source, field="start", found=type(wrong[0]).__name__, expected=expected)
+    for kind in (type(rule), *map(type, made)):
+        check_names(kind, source)
     return made
+
+
+_CALLED = {
+    "in rounds": {"in_round", "settle", "after"},
+    "between events": {"seen_at", "seen_at_once", "follow", "stop", "begin", "shape", "next_change", "train"},
+    "as ideal shares": {"seen_at", "seen_at_once", "shape", "next_change", "train"},
+}
+"""Hooks that are called as jobs run so, beside those of every world."""
+
+
+def check_called(rule: Rule, made: Iterable[RunningRule], run: str) -> None:
+    """Raise InputError where somebody else's rule is of another kind of run alone, and would do nothing in this one."""
+    others = [one for one in made if not is_ours(type(one))]
+    own = {name for names in _CALLED.values() for name in names if hooks(others, name)}
+    called = _CALLED[run]
+    if (lost := sorted(own - called)) and not own & called:
+        expected = f"one of {', '.join(sorted(called))} as well, or rates instead, which is called in every run"
+        found = f"jobs that run {run}, where it is not called"
+        raise InputError(f"rule {type(rule).__name__}", field=lost[0], found=found, expected=expected)
 
 
 def saved(running: RunningRule) -> dict[str, Any]:
@@ -259,10 +274,6 @@ def saved(running: RunningRule) -> dict[str, Any]:
     return running.state()
 
 
-_NEARLY_A_HOOK = 0.9
-"""Similarity of a method's name to that of a hook from which it is taken for a misspelling."""
-
-
 def hooks(rules: Iterable[RunningRule], name: str) -> list[Callable[..., Any]]:
     """The hook of that name of the rules that have it."""
     return [getattr(rule, name) for rule in rules if getattr(type(rule), name) is not getattr(RunningRule, name)]
@@ -270,7 +281,37 @@ def hooks(rules: Iterable[RunningRule], name: str) -> list[Callable[..., Any]]:
 
 def all_hooks(rules: list[RunningRule]) -> SimpleNamespace:
     """By name, the hooks of the rules that have them."""
-    return SimpleNamespace(**{name: hooks(rules, name) for name, one in vars(RunningRule).items() if callable(one)})
+    found = {name: hooks(rules, name) for name, one in vars(RunningRule).items() if callable(one)}
+    return SimpleNamespace(**{name: [_checked(name, hook) for hook in some] for name, some in found.items()})
+
+
+_SAID: dict[str, Callable[..., Iterable[tuple[Any, Any]]]] = {
+    "rates": lambda said, decision, at, rates: [(said, at)],  # noqa: ARG005
+    "train": lambda said, s, end: [] if said is None else [(said, s.at)],  # noqa: ARG005
+    "begin": lambda _, s: [(s.rates, s.at), (s.begin + np.zeros(len(s.at)), s.at)],
+    "shape": lambda _, s: [(s.finish, s.at)],
+    "in_round": lambda _, r: [(r.steps, r.jobs), (r.finish, r.jobs)],
+    **dict.fromkeys(("seen_at", "next_event", "next_change", "rounds_left"), lambda said, *_: [(said, 0.0)]),
+}
+"""By hook, the numbers that it says or changes, each with something that is as long."""
+
+
+def _checked(name: str, hook: Any) -> Callable[..., Any]:
+    """The hook; of somebody else's rule one that raises InputError where that says what is no number, or misshapen."""
+    if is_ours(type(hook.__self__)) or name not in _SAID:
+        return cast(Callable[..., Any], hook)
+
+    def checked(*given: Any) -> Any:
+        answer = hook(*given)
+        for said, like in _SAID[name](answer, *given):
+            value, shape = np.asarray(said), np.shape(like)
+            least = 0.0 if shape else -np.inf
+            if value.shape != shape or value.dtype.kind not in "fiu" or not (value >= least).all():
+                expected = f"numbers of shape {shape}, at least {least:g}"
+                raise InputError(f"rule {type(hook.__self__).__name__}", field=name, found=said, expected=expected)
+        return answer
+
+    return checked
 
 
 @dataclass(frozen=True)

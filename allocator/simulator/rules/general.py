@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole
+from allocator.conversion import AtLeastOne, NotNegativeWhole, Seconds
 from allocator.protocol.elastic import checked_rates
 from allocator.protocol.policy import Need, Policy
 from allocator.protocol.views import Needs
@@ -39,7 +39,7 @@ class Limits(Rule):
 
     max_rounds_without_progress: AtLeastOne = 100
     max_waiting_jobs: NotNegativeWhole | None = None
-    max_clock_seconds: NotNegative | None = None
+    max_clock_seconds: Seconds | None = None
 
     def start(self, world: World) -> Iterable[RunningRule]:
         """Asked after every round and stretch."""
@@ -274,7 +274,7 @@ class Slots(Rule):
     slot_grid : slots begin at multiples of slot_seconds from the first arrival on; otherwise with each decision.
     """
 
-    slot_seconds: NotNegative = 0.0
+    slot_seconds: Seconds = 0.0
     slot_grid: bool = False
 
     def start(self, world: World) -> Iterable[RunningRule]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.conversion import NotNegative
+from allocator.conversion import Seconds
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.rules.base import Round, Rule, RunningRule, Stretch
 from throughputs import InputError
 from throughputs.arrays import Floats, Ints, Texts
+from throughputs.limits import LATEST_TIME
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ class StartsTakeTime(Rule):
         instead of restart_penalty_seconds; that is for gangs of fewer.
     restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
     restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
-    restart_delays : in rounds, a gang that starts is busy with that first, in the first round too, and trains in what
-        is left of the round; otherwise it trains so much less than it would have, and is done the earlier, but for
-        gangs of the very first round.
+    restart_delays : in rounds, a gang that starts is busy with that first, in the first round too, and in the rounds
+        after it where it goes on and the start takes longer; it trains in what is left. Otherwise it trains so much
+        less in the round than it would have, and is done the earlier, but for gangs of the very first round.
     """
 
-    restart_penalty_seconds: NotNegative = 0.0
-    restart_penalty_per_doubling_seconds: NotNegative = 0.0
+    restart_penalty_seconds: Seconds = 0.0
+    restart_penalty_per_doubling_seconds: Seconds = 0.0
     restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
     restart_penalty_by_job_type: tuple[tuple[str, float], ...] = ()
     restart_when_moved: bool = False
@@ -63,7 +64,7 @@ class StartsTakeTime(Rule):
 
     def in_a_run(self, world: World) -> Starts:
         """Who starts, and since when."""
-        return Starts(self, world.jobs)
+        return Starts(self, world)
 
     def of_rows(self, decision: Decision, jobs: JobTable) -> Floats:
         """(K,) seconds that each row of a decision loses at its start."""
@@ -111,10 +112,10 @@ class Starts(RunningRule):
 
     says_ends = False
 
-    def __init__(self, rule: StartsTakeTime, jobs: JobTable) -> None:
-        self._rule, self._table = rule, jobs
+    def __init__(self, rule: StartsTakeTime, world: World) -> None:
+        self._rule, self._world, self._table = rule, world, world.jobs
         for name in ("ready_time", "lost_seconds", "restart_gpu_seconds"):
-            jobs.register(name, 0.0)
+            world.jobs.register(name, 0.0)
 
     def begin(self, s: Stretch) -> None:
         """Gangs that start begin to train later; so do those whose start has not ended with the last stretch."""
@@ -138,10 +139,12 @@ class Starts(RunningRule):
 
     def _come_first(self, r: Round) -> None:
         """As many steps as fit into what is left of the round, as on a real cluster."""
-        seconds = r.finish - r.clock
-        lost = np.minimum(self._rule.of_rows(r.decision, self._table), r.seconds)
+        seconds, at, ready = r.finish - r.clock, self._table.rows(r.jobs), self._table.columns["ready_time"]
+        lost = self._rule.of_rows(r.decision, self._table)
+        ready[at] = np.where(lost > 0, r.clock + lost, ready[at])
+        lost = np.where(lost > 0, lost, ready[at] - r.clock).clip(0.0, r.seconds)
         if lost.any():
-            self._note(r.decision, self._table.rows(r.jobs), lost)
+            self._note(r.decision, at, lost)
         training = np.minimum(seconds, r.seconds - lost)
         cut = training < seconds
         less = r.counted(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))
@@ -149,12 +152,21 @@ class Starts(RunningRule):
         r.finish, r.begin = r.clock + np.where(cut, r.seconds, seconds + lost), r.clock + lost
 
     def _shorten(self, r: Round) -> None:
-        """Fewer steps, done the earlier (Shockwave, NSDI'23, artifact)."""
+        """Fewer steps, done the earlier (Shockwave, NSDI'23, artifact).
+
+        Raises
+        ------
+        InputError
+            A start that takes the round or longer: it would cost nothing, as no round has room for it.
+        """
         seconds = r.finish - r.clock
         r.finish = r.clock + seconds
         if r.index == 0:
             return
         lost = self._rule.of_rows(r.decision, self._table)
+        if (longest := float(lost.max(initial=0.0))) >= r.seconds:
+            expected = f"starts shorter than a round (round_seconds={r.seconds:g}), or restart_delays=true"
+            raise InputError("settings", field="restart_penalty_seconds", found=longest, expected=expected)
         charged = (lost > 0) & (seconds > self.spared_below(r, lost))
         if not charged.any():
             return
@@ -163,6 +175,10 @@ class Starts(RunningRule):
         r.steps = np.where(charged, less, r.steps)
         self._note(r.decision, self._table.rows(r.jobs), np.where(charged, lost, 0.0))
         r.finish = r.clock + np.where(charged, training, seconds)
+
+    def rounds_left(self, jobs: Ints, seconds: float) -> float:  # noqa: ARG002
+        """None while one of them starts."""
+        return 0.0 if (self._table.columns["ready_time"][self._table.rows(jobs)] > self._world.clock).any() else np.inf
 
     def spared_below(self, r: Round, lost: Floats) -> Floats:  # noqa: ARG002
         """(K,) seconds in a round above which a gang that would have lost so many loses them."""
@@ -211,10 +227,10 @@ class _StoppingCostsWork(RunningRule):
 
 
 def check_by_gpus(name: str, by_gpus: tuple[tuple[int, float], ...]) -> None:
-    """Raise InputError unless numbers of GPUs ascend, and seconds are at least 0."""
+    """Raise InputError unless numbers of GPUs ascend, and seconds are none below 0 or beyond all time."""
     counts = [gpus for gpus, _ in by_gpus]
-    if counts != sorted(set(counts)) or any(not cost >= 0 for _, cost in by_gpus):
-        expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
+    if counts != sorted(set(counts)) or any(not 0 <= cost <= LATEST_TIME for _, cost in by_gpus):
+        expected = f"pairs with seconds of at least 0 and at most {LATEST_TIME:g}, numbers of GPUs ascending"
         raise InputError("simulator settings", field=name, found=by_gpus, expected=expected)
 
 

@@ -56,10 +56,10 @@ class Shared(RunningRule):
     def __init__(self, slowdown):
         self.slowdown = slowdown
 
-    def begin(self, stretch):
+    def rates(self, decision, at, rates):
         """Until the next decision."""
-        wide = stretch.decision.assignment.gpus > 1
-        stretch.rates = stretch.rates / (1 + self.slowdown * wide.sum() * wide)
+        wide = decision.assignment.gpus > 1
+        return rates / (1 + self.slowdown * wide.sum() * wide)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from math import inf
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import parse_toml
+from throughputs.trace import REQUIRED
 
 
 @cache
@@ -78,10 +79,12 @@ def columns_of(
     if "submit" not in found and "start" in found:
         found["submit"] = found["start"]
     timed = {"duration", "steps"} & found.keys() or {"start", "end"} <= found.keys()
-    for field in ("submit", "gpus", *([] if timed else ["duration"])):
-        if field not in found:
-            expected = f"a column that holds it, or the name of the one that does ({field})"
-            raise InputError(source, field=field, found=list(header), expected=expected)
+    lacking = [field for field in ("submit", "gpus", *([] if timed else ["duration"])) if field not in found]
+    if lacking:
+        named = ", ".join(f"--{field} NAME" for field in lacking)
+        expected = f"a column for each ({named}), or a trace, with columns {', '.join(REQUIRED)}; by its first row the "
+        expected += f"log has the columns {', '.join(header)}"
+        raise InputError(source, field=", ".join(lacking), expected=expected)
     return {field: found[field] for field in fields() if field in found}
 
 

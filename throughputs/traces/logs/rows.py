@@ -10,8 +10,8 @@ import numpy as np
 
 from throughputs.arrays import Flags, Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean
-from throughputs.frames import POSITIVE, SHARE
-from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME, Range, check_number_of_jobs
+from throughputs.frames import SHARE
+from throughputs.limits import AMOUNT, LARGEST_WHOLE_NUMBER, LATEST_TIME, LEAST_STEPS, Range, check_number_of_jobs
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import (
@@ -40,12 +40,16 @@ _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
 _ENDINGS = {
     "completed": ("COMPLETED", "COMPLETE", "SUCCEEDED", "SUCCESS", "PASS", "FINISHED", "DONE"),
     "failed": ("FAILED", "FAIL", "ERROR", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
-    "cancelled": ("CANCELLED", "CANCELED", "KILLED", "PREEMPTED", "REVOKED"),
+    "cancelled": ("CANCELLED", "CANCELED", "KILLED", "PREEMPTED", "REQUEUED", "REVOKED"),
     "timed_out": ("TIMEOUT", "TIMED_OUT", "DEADLINE"),
 }
 """The first words of states of jobs that are over, by how those ended."""
 
 _HOUR = 3600.0
+_YEAR = 365.25 * 24 * _HOUR
+
+_LONG = 10
+"""Years that no job takes."""
 
 _NO_LIMIT = ("UNLIMITED", "PARTITION_LIMIT", "NOT_SET", "INVALID")
 """How Slurm writes that a job has no time limit of its own."""
@@ -125,7 +129,7 @@ class Rows:
         fraction = self._figure("fraction", SHARE, "unreadable share of a GPU", "a share above 0, at most 1")
         seconds = self._seconds(running)
         steps = self._steps(seconds)
-        priority = self._figure("priority", POSITIVE, "unreadable priority", "a weight above 0")
+        priority = self._figure("priority", AMOUNT, "unreadable priority", f"a weight, {AMOUNT}")
         deadline, limit = self._deadline(submitted), self._limits()
         self.is_job &= ~self.repeats.outdated(self.is_job & (self.reason < 0), submitted, running)
         self.notes += self.repeats.notes
@@ -138,7 +142,7 @@ class Rows:
         kept = kept[np.argsort(submitted[kept], kind="stable")]
         self.origin = float(submitted[kept[0]])
         started, ended = self._recorded(kept, submitted, seconds)
-        self._note(running[kept])
+        self._note(kept, running[kept], seconds[kept] / _YEAR)
         partition, gpu_type, model = self._text("partition")[kept], self._gpu_types(kept), self._text("model")[kept]
         self._check_renamed(partition, gpu_type, model)
         return {
@@ -240,12 +244,16 @@ class Rows:
     def _states(self) -> Flags:
         """(N,) whether a job still ran; those that never started are dropped."""
         words = of_distinct(self._cells("state"), lambda text: (text.upper().split() or [""])[0], object).astype(str)
-        self._drop(np.isin(words, _WAITING), "never started", "state", "a job that has run")
+        waits = np.isin(words, _WAITING)
+        if "end" in self.columns:  # a run that has ended is one, whatever came of its job then
+            waits &= is_blank(self._cells("end"))
+        self._drop(waits, "never started", "state", "a job that has run")
         self._drop(words == _PARTIAL, "part of a job", "state", "the line of a whole job")
         for ending, those in _ENDINGS.items():
             self.ending[np.isin(words, those)] = ending
         if "start" in self.columns:
             self._drop(is_blank(self._cells("start")), "never started", "start", "a start")
+        self._understood = np.isin(words, ("", *_WAITING, *_RUNNING)) | (self.ending != "")
         return np.isin(words, _RUNNING)
 
     def _gpus(self) -> Floats:
@@ -330,8 +338,8 @@ class Rows:
         job = f"id {self._cells('id')[row]!r} in " if "id" in self.columns else ""
         self.notes.append(
             f"{end} less {start} is not {duration}: {len(other):,} of {len(kept):,} jobs, as {job}"
-            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does the zone, date_format or "
-            "duration_unit have to be another?"
+            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does --zone, --date-format or "
+            "--duration-unit have to be another?"
         )
 
     def _seconds(self, running: Flags) -> Floats:
@@ -372,7 +380,9 @@ class Rows:
         cells = self._cells("steps")
         steps = numbers(cells, self.decimal_comma)
         self._drop(is_blank(cells), "no steps", "steps", "a number above 0")
-        self._drop(~((steps > 0) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", "steps", "a number above 0")
+        self._drop(
+            ~((steps >= LEAST_STEPS) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", "steps", "a number above 0"
+        )
         return steps
 
     def _deadline(self, submitted: Floats) -> Floats:
@@ -437,13 +447,24 @@ class Rows:
                     )
         return models
 
-    def _note(self, running: Flags) -> None:
+    def _note(self, kept: Positions, running: Flags, years: Floats) -> None:
         zone, columns = self.clock.zone, self.columns
+        other = Counter(self._cells("state")[kept[~self._understood[kept]]].tolist())
+        states = ", ".join(f"{name} {count:,}" for name, count in other.most_common(_MOST_NAMED))
         no_zone = self.clock.without_zone and (zone is None or self.clock.zone_assumed)
         alone = "start" not in columns and self.layout is None
         for true, told in (
             (running.any(), f"still running: {running.sum()}; the time until then stands for their duration"),
-            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (zone says otherwise)"),
+            (
+                states and self.layout is None,
+                f"states that are not understood, of jobs that count as completed: {states}",
+            ),
+            (
+                (long := int((years > _LONG).sum())),
+                f"durations of more than {_LONG} years: {long:,}, up to {np.nanmax(years, initial=0.0):,.0f} years; "
+                "does --duration-unit have to be another?",
+            ),
+            (no_zone, f"dates without a zone are taken for {zone or 'UTC'} (--zone says otherwise)"),
             (
                 self.clock.twice,
                 "dates in an hour that comes twice, as clocks are put back, are taken for the first of them",
@@ -460,7 +481,7 @@ class Rows:
             (
                 alone,
                 f"no recorded schedule: {columns['submit'].name} is read as the submission, and no column says when "
-                "jobs started (start names one)",
+                "jobs started (--start names one)",
             ),
         ):
             self.notes += [told] * bool(true)
