@@ -43,7 +43,6 @@ from formulations import (
     WaterFilling,
     proportional_throughput,
     solve,
-    solve_packed,
 )
 from throughputs import (
     InputError,
@@ -263,7 +262,7 @@ DECISIONS: Mapping[str, Decision] = {
     "max_sum": Decision(lambda instance, _: MaxSum(instance.weights)),
     "water_filling": Decision(_water_filling),
     "proportional_fairness": Decision(lambda instance, _: NashWelfare(instance.weights)),
-    "packed_max_min": Decision(_max_min, _packed, solve_packed, ("published",), 2048),
+    "packed_max_min": Decision(_max_min, _packed, solve, ("published",), 2048),
 }
 
 

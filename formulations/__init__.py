@@ -32,13 +32,12 @@ if TYPE_CHECKING:
         proportional_shares,
         proportional_throughput,
     )
-    from formulations.core.solution import TOLERANCE, Solution, SolverError
-    from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
-    from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
+    from formulations.core.solution import TOLERANCE, Pairs, Solution, SolverError
+    from formulations.floors.attainable import KeptFloors, keep_most_floors
     from formulations.floors.worth import maximise_ratio, maximise_worth
     from formulations.levels.hierarchy import Hierarchy
     from formulations.levels.water_filling import WaterFilling
-    from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
+    from formulations.packed.polytope import PackedPolytope
     from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
     from formulations.solving.choice import choices
     from formulations.solving.solver import solve
@@ -56,7 +55,6 @@ __all__ = [
     "NashWelfare",
     "Objective",
     "PackedPolytope",
-    "PackedSolution",
     "Pairs",
     "PlanSolution",
     "PlanningProgram",
@@ -72,15 +70,11 @@ __all__ = [
     "isolated_shares",
     "isolated_throughput",
     "keep_most_floors",
-    "keep_most_packed_floors",
-    "maximise_packed_ratio",
-    "maximise_packed_worth",
     "maximise_ratio",
     "maximise_worth",
     "proportional_shares",
     "proportional_throughput",
     "solve",
-    "solve_packed",
     "solve_plan",
     "solve_stated",
 ]
@@ -92,13 +86,12 @@ _NAMES = {
     "formulations.core.objectives": "FinishTimeFairness Makespan MaxMin MaxSum NashWelfare Objective Threshold",
     "formulations.core.polytope": "Polytope isolated_shares isolated_throughput "
     "proportional_shares proportional_throughput",
-    "formulations.core.solution": "TOLERANCE Solution SolverError",
-    "formulations.floors.attainable": "KeptFloors keep_most_floors keep_most_packed_floors",
-    "formulations.floors.packed": "maximise_packed_ratio maximise_packed_worth",
+    "formulations.core.solution": "TOLERANCE Pairs Solution SolverError",
+    "formulations.floors.attainable": "KeptFloors keep_most_floors",
     "formulations.floors.worth": "maximise_ratio maximise_worth",
     "formulations.levels.hierarchy": "Hierarchy",
     "formulations.levels.water_filling": "WaterFilling",
-    "formulations.packed": "PackedPolytope PackedSolution Pairs solve_packed",
+    "formulations.packed.polytope": "PackedPolytope",
     "formulations.shockwave": "PlanSolution PlanningProgram solve_plan",
     "formulations.solving.choice": "choices",
     "formulations.solving.solver": "solve",

@@ -246,6 +246,9 @@ class FrameReader:
         cells = column if column.dtype.kind == "M" else pd.Series(self.text(name, empty=""), dtype=object)
         read = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
         good = read.notna().to_numpy() | ~cells.notna().to_numpy() | (cells == "").to_numpy()
+        if cells is not column:
+            # pandas takes -1 and .5 for dates, too
+            good &= cells.str.match(r"\d{4}|$").to_numpy(dtype=bool)
         self.require(good, cells, name, "a date (ISO 8601), as 2024-05-31T08:15:00+02:00")
         dates: Dates = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
         return dates

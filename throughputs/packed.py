@@ -32,6 +32,11 @@ class PlainColumns:
     matrix: ThroughputMatrix
 
     @property
+    def jobs(self) -> tuple[Hashable, ...]:
+        """N labels."""
+        return self.matrix.jobs
+
+    @property
     def rates(self) -> Floats:
         """(N, M) throughput, steps/s."""
         return self.matrix.rates

@@ -12,7 +12,6 @@ from formulations import (
     PackedPolytope,
     Polytope,
     SolverError,
-    maximise_packed_worth,
     maximise_worth,
     proportional_throughput,
 )
@@ -175,13 +174,13 @@ def _best_without_loss(case: Case, jobs: Positions, gains: Floats, floors: Float
         worth, needed = np.zeros(len(case.labels)), np.zeros(len(case.labels))
         worth[jobs], needed[jobs] = gains, floors
         shared = PackedPolytope(case.columns, case.capacity)
-        found = maximise_packed_worth(shared, worth, needed)
+        found = maximise_worth(shared, worth, needed)
         return shared.throughput(found.shares, found.pairs)[jobs], found.bound, found.prices
     matrix = ThroughputMatrix.trusted(
         case.rates[jobs], jobs=range(len(jobs)), accelerators=case.accelerators, scale_factors=case.sizes[jobs]
     )
     polytope = Polytope(PlainColumns(matrix), case.capacity)
-    best = maximise_worth(polytope, gains[:, None] * polytope.rates, floors)
+    best = maximise_worth(polytope, gains, floors)
     return polytope.throughput(best.shares), best.bound, best.prices
 
 
@@ -209,8 +208,7 @@ def utilisation(case: Case) -> Property:
     useful = np.where(case.rates > 0, case.shares, 0.0)
     used, total = matmul(case.sizes, useful), float(case.capacity.sum())
     if case.pairs is not None:
-        of_pairs = case.sizes[case.pairs.first] * case.pairs.share
-        used = used + np.bincount(case.pairs.accelerator, of_pairs, minlength=len(used))
+        used = used + case.pairs.gpus(case.sizes, len(used))
     value = float(used.sum()) / total if total > 0 else 0.0
     parts = [
         f"{name} {part / gpus:.0%}"

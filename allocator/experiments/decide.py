@@ -128,10 +128,7 @@ def _throughput(allocation: Allocation, jobs: JobTable) -> Floats:
     pairs, columns = allocation.pairs, jobs.colocation
     if pairs is None or columns is None or not len(pairs):
         return alone
-    for member, other in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
-        rates = columns.together[columns.group[member], columns.group[other], pairs.accelerator]
-        alone += np.bincount(member, rates * pairs.share, minlength=len(alone))
-    return alone
+    return alone + pairs.throughput(pairs.rates(columns), len(alone))
 
 
 def _jobs(allocation: Allocation, jobs: JobTable, throughput: Floats, normalised: Floats) -> pd.DataFrame:
@@ -140,8 +137,7 @@ def _jobs(allocation: Allocation, jobs: JobTable, throughput: Floats, normalised
     n = len(jobs)
     paired, pairs = np.zeros(n), allocation.pairs
     if pairs is not None and len(pairs):
-        for member in (pairs.first, pairs.second):
-            paired += np.bincount(member, pairs.share, minlength=n)
+        paired = pairs.time(n)
     columns: dict[str, Any] = {
         "job_id": np.arange(n),
         "job_type": jobs.job_type,

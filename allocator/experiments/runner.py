@@ -164,5 +164,6 @@ def _message(record: dict[str, Any]) -> str:
         return f"{record['status']}, {1000 * figures['decision_seconds']:.3g} ms for a decision, in {seconds:.1f} s"
     text = record["status"] + (f", {record['status_detail']}" if record["status_detail"] else "")
     if record["status"] == "completed" and figures.get("average_jct") is not None:
-        text += f", average JCT {figures['average_jct'] / 3600:.2f} h, makespan {figures['makespan'] / 3600:.1f} h"
+        text += f", average JCT {figures['average_jct'] / 3600:.2f} h of {figures['completed_jobs']:,} jobs"
+        text += f", makespan {figures['makespan'] / 3600:.1f} h"
     return f"{text}, in {seconds:.1f} s"

@@ -39,16 +39,12 @@ class Grant:
     ----------
     job, epoch : whose lease it is: the job's UUID, and the number of its start.
     ends : whether the lease ends: the trainer is to checkpoint at its next step boundary and to exit.
-    reason : why it ends, for people.
-    grace_seconds : what the trainer has for its checkpoint after it ends, before it is killed.
     gpus, accelerator : what the job runs on.
     """
 
     job: str
     epoch: int
     ends: bool = False
-    reason: str = ""
-    grace_seconds: float = 30.0
     gpus: int = 1
     accelerator: str = ""
 
@@ -68,9 +64,7 @@ class Report:
     save_seconds : how long it took to write; 0: this epoch has written none.
     start_seconds : from the start of the process to the end of its first step: what a restart costs besides the
         checkpoint, warm-up included.
-    total_steps : of the job, where the trainer knows.
     batch_size, gpus : what the job would like from its next start on; None: as it is.
-    message : for people.
     at : when this was written, seconds since 1970.
     """
 
@@ -84,10 +78,8 @@ class Report:
     saved_at: float = 0.0
     save_seconds: float = 0.0
     start_seconds: float = 0.0
-    total_steps: float | None = None
     batch_size: int | None = None
     gpus: int | None = None
-    message: str = ""
     at: float = 0.0
 
 

@@ -68,7 +68,7 @@ class Lease:
         self._folder = path.parent
         self._checkpoints = CheckpointFolder(path, self.job, self.epoch)
         self._watch = LeaseWatch(self._folder, self.job, self.epoch)
-        self._report = Report(self.job, self.epoch, total_steps=self.total_steps)
+        self._report = Report(self.job, self.epoch)
         self._reporter = Reporter(self._folder)
         self._process = os.getpid()
         atexit.register(self._at_exit)
@@ -221,11 +221,7 @@ class Lease:
         if self._in_step:
             self.step()
         began = time.monotonic() if began is None else began
-        try:
-            self._write(save, self._agreement if every_rank else None)
-        except CheckpointError as error:
-            self._say(message=str(error))
-            raise
+        self._write(save, self._agreement if every_rank else None)
         self._clock = time.monotonic()
         self._say(saved_steps=self.steps, save_seconds=self._clock - began)
         return True
@@ -288,7 +284,7 @@ class Lease:
             sees_end = self._agreement.at_boundary(sees_end, now, step=step)
         if sees_end and not self._ended:
             self._ended = True
-            self._say(state="ending", message=self._watch.reason)
+            self._say(state="ending")
         elif now >= self._next_report and self.rank == 0:
             self._reporter.write_soon(self._take_stock())
         return self._ended
@@ -298,7 +294,6 @@ class Lease:
         self._report = replace(
             self._report,
             steps=self.steps,
-            total_steps=self.total_steps,
             trained_steps=self._trained_steps,
             trained_seconds=self._trained_seconds,
             at=time.time(),

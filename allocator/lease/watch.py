@@ -33,7 +33,6 @@ class LeaseWatch:
         self.job = job
         self.epoch = epoch
         self.ends = False
-        self.reason = ""
         self._path = folder / LEASE_FILE
         self._looked: tuple[int, int, int] | None = None
         self._next_look = self._next_read = float("-inf")
@@ -83,12 +82,7 @@ class LeaseWatch:
         if grant.epoch > self.epoch:
             self._looked, self._next_look = None, now
             raise StaleLeaseError(f"the lease of job {self.job} is of epoch {grant.epoch}; epoch {self.epoch} stops")
-        if grant.ends:
-            self._end(grant.reason)
-
-    def _end(self, reason: str) -> None:
-        if not self.ends:
-            self.ends, self.reason = True, reason
+        self.ends |= grant.ends
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:
@@ -96,6 +90,6 @@ class LeaseWatch:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
-        self._end("SIGTERM")
+        self.ends = True
         if callable(self._before):
             self._before(number, frame)

@@ -78,11 +78,10 @@ class IdealShares(Executor[SharePolicy]):
         used = matmul(sizes, shares)
         if len(pairs):
             pairs = self._that_run(pairs, at)
-            used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
+            used = used + pairs.gpus(sizes, len(used))
         kept = np.minimum(1.0, self._capacity / np.maximum(used, 1e-300))
         shares, together = shares * kept, pairs.share * kept[pairs.accelerator]
-        in_pairs = np.bincount(pairs.first, together, minlength=n) + np.bincount(pairs.second, together, minlength=n)
-        busy = np.maximum(shares.sum(axis=1) + in_pairs, 1.0)
+        busy = np.maximum(shares.sum(axis=1) + pairs.of_jobs(together, together, n), 1.0)
         together = together * (1.0 / np.maximum(busy[pairs.first], busy[pairs.second]))
         shares = shares / busy[:, None]
         row, pool = np.nonzero(shares)

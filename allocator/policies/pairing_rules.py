@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from allocator.conversion import NotNegative, NotNegativeWhole
-from allocator.policies.base.packed import pair_rates
 from allocator.policies.orders.fifo import first_in_line
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
@@ -199,6 +198,6 @@ def _allocation(policy: SharePolicy, state: ClusterState, shares: Floats, pairs:
         shares=shares,
         status="order",
         pairs=pairs,
-        pair_rates=pair_rates(state.packed, pairs),
+        pair_rates=pairs.rates(state.packed),
         seconds=perf_counter() - started,
     )

@@ -101,20 +101,13 @@ class Allocation:
         pairs, rates = self.pairs, self.pair_rates
         if pairs is None or rates is None or not len(pairs):
             return alone
-        of_pairs = [
-            np.bincount(member, rates[:, side] * pairs.share, minlength=len(alone))
-            for side, member in enumerate((pairs.first, pairs.second))
-        ]
-        return np.asarray(alone + of_pairs[0] + of_pairs[1])
+        return np.asarray(alone + pairs.throughput(rates, len(alone)))
 
     @cached_property
     def shares_of_time(self) -> Floats:
         """(N,) share of the time in which each job has GPUs, alone or with another."""
         time: Floats = self.shares.sum(axis=1)
-        if self.pairs is not None:
-            for member in (self.pairs.first, self.pairs.second):
-                time = time + np.bincount(member, self.pairs.share, minlength=len(time))
-        return time
+        return time if self.pairs is None else time + self.pairs.time(len(time))
 
     def to_frame(self) -> pd.DataFrame:
         """Shares of jobs alone as a table: one row per job, one column per accelerator type."""

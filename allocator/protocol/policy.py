@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Set
 from difflib import get_close_matches
 from enum import Flag, auto
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -133,7 +134,7 @@ class Policy(ABC):
 
     def __post_init__(self) -> None:
         # The settings of a policy that is a dataclass are of the types and in the ranges that are declared there.
-        check_fields(self, f"policy {self.name or type(self).__name__}")
+        check_fields(self, f"policy {self.name}")
 
     def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load
         """Load what the first decision would otherwise have to; called once before a run."""
@@ -296,6 +297,7 @@ def told(error: BaseException, policies: Iterable[type[Policy]]) -> str:
     return "".join(traceback.format_exception(fault_of(error, *policies) or error))
 
 
+@cache
 def check_names(kind: type, source: str) -> None:
     """Raise InputError where somebody else's class has a public name that is nearly one of those of our base classes,
     which it does not have: what is misspelt would do nothing. Names of fields are settings, and free.

@@ -142,7 +142,7 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     if record.round_length.max(initial=1) > 1:
         extra["rounds"] = record.round_length[record.row_round]
     # where it is not the scale factor of its job everywhere
-    if not record.fluid and (record.row_gpu_count != record.jobs.scale_factor[record.row_job]).any():
+    if (record.row_gpu_count != record.jobs.scale_factor[record.row_job]).any():
         extra["gpu_count"] = record.row_gpu_count
     return pd.DataFrame(
         {

@@ -162,9 +162,7 @@ class Dispatch:
             self._write_end(job)
 
     def _grant(self, job: Job) -> Grant:
-        ends = job.state == STOPPING
-        why, grace = job.reason if ends else "", self._settings.grace_seconds
-        return Grant(job.uuid, job.epoch, ends, why, grace, job.held_gpus, job.placed.pool)
+        return Grant(job.uuid, job.epoch, job.state == STOPPING, job.held_gpus, job.placed.pool)
 
     def _write_end(self, job: Job) -> None:
         path = self._watching.folder(job) / LEASE_FILE
@@ -175,6 +173,7 @@ class Dispatch:
         else:
             self.troubles.pop(job.uuid, None)
             self._watching.of(job).ends = True
+            self._adapter.lease_ends(job.uuid)
 
     def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key, now = (uuid, epoch, what), self._clock()

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
+from allocator.runtime.door.views import event_view
 from allocator.runtime.records.book import Book
 from allocator.runtime.records.journal import Event, Journal, JournalError
 
@@ -61,11 +62,9 @@ class Hook:
         """Something was written into the journal."""
         if event.kind in _SILENT:
             return
-        job = self._book.jobs.get(event.job)
-        told = {"number": event.number, "at": event.at, "clock": event.clock, "kind": event.kind}
-        told |= {"job": None if job is None else job.id, "name": "" if job is None else job.name}
-        data = {name: value for name, value in event.data.items() if name != "environment"}
-        self._waiting.append((event.number, json.dumps(told | {"data": data})))
+        told = event_view(self._book, event)
+        told["data"].pop("environment", None)
+        self._waiting.append((event.number, json.dumps(told)))
         self._news.set()
 
     async def _tell(self) -> None:

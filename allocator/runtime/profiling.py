@@ -239,8 +239,7 @@ async def _rates(adapter: Adapter, runs: Sequence[_Run], window: Window) -> list
 
 
 def _failure(run: _Run, seen: Seen, when: str) -> ProfilingError:
-    how = f"exit status {seen.code}" if not seen.signal else f"signal {seen.signal}"
-    return ProfilingError(_told(run, f"ended {when}, {seen.reason or how}"))
+    return ProfilingError(_told(run, f"ended {when}, {seen.reason}"))
 
 
 def _told(run: _Run, what: str) -> str:

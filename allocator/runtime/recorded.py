@@ -184,11 +184,6 @@ class RecordedRun:
     # -- trace, throughputs and results in the form that simulations have them -----------------------------------------
 
     @property
-    def policy(self) -> str:
-        """Name of the policy in force at the end."""
-        return str((self.book.policy or {}).get("name", "fifo_perf"))
-
-    @property
     def job_types(self) -> list[str]:
         """Of each job; one that names none has one of its own."""
         return [job.job_type or f"job {job.id}" for job in self.book.by_id]
@@ -292,7 +287,7 @@ class RecordedRun:
     def result(self, settings: Mapping[str, Any]) -> SimulationResult:
         """The run with the `settings` that it had, as a simulation leaves it behind."""
         return SimulationResult(
-            policy=self.policy,
+            policy=self.book.policy,
             settings=dict(settings),
             policy_calls=self.decisions,
             policy_seconds=self.policy_seconds,
@@ -337,9 +332,9 @@ def preset_of(run: RecordedRun) -> Preset:
 
 def simulated(run: RecordedRun, chosen: Preset) -> SimulationResult:
     """The jobs of a recorded run under the same policy, in a world where all goes as `chosen` says."""
-    known = settings_of(run.policy)
+    known = settings_of(run.book.policy)
     own = {name: value for name, value in run.run.get("policy_settings", {}).items() if name in known}
-    policy, trace, cluster = get_policy(run.policy, **own), run.trace, run.cluster
+    policy, trace, cluster = get_policy(run.book.policy, **own), run.trace, run.cluster
     # a service knows how fast jobs are, and nothing of their epochs, which a table would tell by job type
     whole = policy.needs & (Need.COLOCATION | Need.CONFIGURATIONS)
     rates = run.table if whole else run.table.rates(trace.job_type, trace.scale_factor, cluster.accelerators)

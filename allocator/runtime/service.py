@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -169,7 +170,11 @@ class Service:
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
         lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
         hook = "" if self.hook is None else self.hook.trouble
-        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), hook)
+        full = ""
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(self.folder).free < _LITTLE:
+                full = f"the disk is full: what jobs print, in {self.folder}/jobs, takes most room"
+        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), hook or full)
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -507,6 +512,9 @@ class Service:
         found = [Event("found", job.uuid, data={"epoch": later})] if later else []
         self.record([*self._through(job, seen), *found])
 
+
+_LITTLE = 2**20
+"""Bytes of a disk below which next to nothing can be written down."""
 
 _LONGEST_SINCE_REPORT = 1.0
 """Seconds; a trainer that has not reported for longer may stand still."""

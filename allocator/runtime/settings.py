@@ -6,12 +6,9 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Range, check_fields
+from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive, check_fields
 from throughputs import InputError
-
-Seconds = Annotated[float, Range(above=True)]
 
 
 @dataclass(frozen=True)
@@ -59,16 +56,16 @@ class ServiceSettings:
         GPUs that jobs of one user may ask for at a time; 0: any number.
     """
 
-    poll_seconds: Seconds = 0.1
-    nodes_seconds: Seconds = 5.0
-    cluster_seconds: Seconds = 120.0
+    poll_seconds: Positive = 0.1
+    nodes_seconds: Positive = 5.0
+    cluster_seconds: Positive = 120.0
     notice_seconds: NotNegative = 10.0
-    grace_seconds: Seconds = 30.0
+    grace_seconds: Positive = 30.0
     retries: NotNegativeWhole = 0
     max_fruitless: AtLeastOne = 20
-    retry_seconds: Seconds = 0.5
-    longest_retry_seconds: Seconds = 60.0
-    hang_seconds: Seconds | None = None
+    retry_seconds: Positive = 0.5
+    longest_retry_seconds: Positive = 60.0
+    hang_seconds: Positive | None = None
     early_dispatch: bool = True
     hook: str | None = None
     user_gpus: NotNegativeWhole = 0

@@ -87,7 +87,7 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     asked = job.state == STOPPING
     # these tell the speed of this start, without what came before and after training
     data = {} if report is None else progress(report, "trained_steps", "trained_seconds")
-    data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
+    data |= {"code": seen.code, "signal": seen.signal}
     if report is None:
         data |= {"kept_steps": job.steps} if posted is None else {"kept_steps": posted, "posted": True}
     if seen.code == 0 and (told == "done" or (told != "ending" and (not asked or job.then == TIMED_OUT))):
@@ -95,36 +95,15 @@ def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> 
     if asked and job.then == FAILED:
         return data | {"outcome": "failed", "reason": job.reason}
     if asked or (seen.code == 0 and told == "ending"):
-        lost = _LOST.format(seconds=job.run_seconds) if _first_loss(job, data) else ""
-        return data | {"outcome": "yielded", "reason": _yielded(job, seen) + lost}
-    return data | {"outcome": LOST if seen.code is None else "failed", "reason": _failed(seen)}
-
-
-def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:
-    """Whether a program that has told no steps, and most likely knows nothing of leases, makes room and had not yet.
-
-    What becomes of one that is not to go on is no loss.
-    """
-    return not (job.then or job.reports or job.unsaved_stops or end.get("posted") or "saved_steps" in end)
-
-
-_LOST = "; {seconds:.0f} s of work may be lost: see `python -m pydoc allocator.lease`"
-"""What a user is told once."""
+        return data | {"outcome": "yielded", "reason": _yielded(job, seen)}
+    return data | {"outcome": LOST if seen.code is None else "failed", "reason": seen.reason}
 
 
 def _yielded(job: Job, seen: Seen) -> str:
     why = job.reason or "its trainer made room"
     if seen.signal == signal.SIGKILL:
         return f"{why}; killed, as it had not ended in time"
-    return why if seen.code == 0 or seen.signal else f"{why}; {_failed(seen)}"
-
-
-def _failed(seen: Seen) -> str:
-    if seen.reason:
-        return seen.reason
-    if seen.signal:
-        return f"ended by {signal.Signals(seen.signal).name}" if seen.signal in _SIGNALS else f"signal {seen.signal}"
-    return "ended, nobody knows how" if seen.code is None else f"exit status {seen.code}"
+    return why if seen.code == 0 or seen.signal else f"{why}; {seen.reason}"
 
 
 _MOST_REFUSALS = 5
@@ -132,8 +111,6 @@ _MOST_REFUSALS = 5
 
 _CANNOT_RUN = (NOT_EXECUTABLE, NOT_FOUND)
 """Exit statuses after which another start would come to the same."""
-
-_SIGNALS = {int(one) for one in signal.Signals}
 
 
 @dataclass

@@ -37,7 +37,9 @@ from allocator.sweep import run as run_sweep
 from throughputs.files import read_json, write_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
     from allocator.results.result import SimulationResult
 
@@ -189,10 +191,17 @@ def against_load(study: Study, results: pd.DataFrame, *, within: float | None = 
     results = results.assign(series=_joined(results, study.by[1:]))
     for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
         known = results.dropna(subset=[load, shown.column])
-        named = {"names": axes is panels[-1] or axes.get_subplotspec().is_last_col(), **settings}  # type: ignore[union-attr]
+        named = {"names": axes is panels[-1] or _place(axes).is_last_col(), **settings}
         figures.curves(axes, known, load=load, value=shown.column, unit=shown.unit, series=series, **named)
         axes.set(xlabel=load.replace("_", " "), title=title)
     return figure
+
+
+def _place(axes: Axes) -> SubplotSpec:
+    """Where a panel is among the others."""
+    place = axes.get_subplotspec()
+    assert place is not None
+    return place
 
 
 def side_by_side(study: Study, results: pd.DataFrame, *, within: float | None = None) -> Figure:
@@ -205,7 +214,7 @@ def side_by_side(study: Study, results: pd.DataFrame, *, within: float | None = 
     measured = {title: shown for title, shown in study.shown.items() if not shown.column.startswith(PRINTED)}
     figure, panels = figures.panels(len(measured), width=3.2, height=height, within=within)
     for axes, (title, shown) in zip(panels, measured.items(), strict=True):
-        printed, first = PRINTED + shown.column, axes.get_subplotspec().is_first_col()  # type: ignore[union-attr]
+        printed, first = PRINTED + shown.column, _place(axes).is_first_col()
         known = dict(zip(results["series"], results[printed], strict=True)) if printed in results else {}
         how: dict[str, Any] = {"series": "series", "names": first, "published": known}
         figures.bars(axes, results, value=shown.column, unit=shown.unit, **how)

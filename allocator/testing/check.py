@@ -76,9 +76,8 @@ def check_policy(policy: Policy | type[Policy] | str, lacks: Collection[str] = (
     if seen:
         failures["carries a small simulation to its end"] = seen, f"{_SMALL_RUN} jobs of about an hour each"
     if failures:
-        name = policy.name or type(policy).__name__
         count = "1 property" if len(failures) == 1 else f"{len(failures)} properties"
-        raise PolicyCheckError(f"policy {name} lacks {count} of {len(PROPERTIES) + 1}\n\n{_listed(failures)}")
+        raise PolicyCheckError(f"policy {policy.name} lacks {count} of {len(PROPERTIES) + 1}\n\n{_listed(failures)}")
 
 
 def _broken(check: Callable[[], None]) -> str:

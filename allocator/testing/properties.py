@@ -230,9 +230,7 @@ def _time_and_gpus(allocation: Allocation, state: ClusterState) -> tuple[Floats,
     time = allocation.shares.sum(axis=1)
     used = (sizes[:, None] * allocation.shares).sum(axis=0)
     if pairs is not None:
-        for member in (pairs.first, pairs.second):
-            time = time + np.bincount(member, pairs.share, minlength=state.n_jobs)
-        used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
+        time, used = time + pairs.time(state.n_jobs), used + pairs.gpus(sizes, len(used))
     if allocation.assignment is not None:
         used = allocation.assignment.gpus_used(len(used)).astype(float)
     return time, used

@@ -1,6 +1,6 @@
 """Studies of what the runtime costs, measured.
 
-- `RUNTIME`: starting many jobs at once, a long queue, slow decisions, and the lease in a step;
+- `RUNTIME`: starting many jobs at once, a long queue, and slow decisions;
 - `TRAINER_LEASE`: what a lease costs a training process, each step and now and then, and how soon its end is seen.
 """
 
@@ -26,7 +26,6 @@ from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import News, Verdict, World
-from allocator.runtime.door.client import whole_status
 from allocator.runtime.door.requests import Requests
 from allocator.runtime.records.journal import Event
 from allocator.runtime.service import Service
@@ -46,12 +45,11 @@ class SlowWorld(World):
 
 
 def _runtime(options: Options) -> Iterator[Run]:
-    jobs, queued, steps, watched = (20, 1_000, 20_000, 5.0) if options.quick else (100, 10_000, 200_000, 20.0)
+    jobs, queued, watched = (20, 1_000, 5.0) if options.quick else (100, 10_000, 20.0)
     yield {"part": f"{jobs} jobs at once"}, partial(_awaited, dispatch, jobs, f"v100:{jobs}")
     for policy in ("fifo_perf", "max_min_fairness_perf"):
         yield {"part": f"{queued} queued jobs"}, partial(_awaited, _queue, queued, policy, watched)
     yield {"part": "a slow decision"}, lambda: asyncio.run(_slow_decision())
-    yield {"part": "steps under a lease"}, lambda: _steps(steps)
 
 
 def _awaited(call: Callable[..., Any], *arguments: Any) -> list[Row]:
@@ -137,7 +135,7 @@ async def _queue(jobs: int, policy: str, seconds: float) -> list[Row]:
             late.append(time.perf_counter() - began - 0.05)
             if len(answers) < 10:
                 began = time.perf_counter()
-                whole_status(lambda what, **more: requests.answer({"do": what, **more}), active=True)
+                requests.answer({"do": "status", "active": True})
                 answers.append(time.perf_counter() - began)
         queued = f"{jobs:,} queued under {policy}"
         told = {"status of all jobs": answers, "decision": decisions, "event loop late": late}
@@ -166,27 +164,6 @@ async def _slow_decision() -> list[Row]:
         return _rows(f"lease written while a decision takes {_SLOW_SECONDS:g} s", 4, late)
 
     return await serving("v100:4", "fifo_perf", 60.0, use, SlowWorld)
-
-
-def _steps(count: int) -> list[Row]:
-    """An empty training loop with a lease, less the same without a scheduler; CPU seconds of a step."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = uuid.uuid4().hex
-        (Path(folder) / "checkpoint").mkdir()
-        write_file(Path(folder) / LEASE_FILE, Grant(job, 1))
-        told = {JOB: job, EPOCH: "1", CHECKPOINTS: os.path.join(folder, "checkpoint")}
-        each = []
-        for _ in range(5):
-            seconds = []
-            for environment in (told, {}):
-                lease = Lease(environment=environment)
-                began = time.process_time()
-                for _ in lease(range(count)):
-                    lease.checkpoint_if_ending(Path.touch)
-                seconds.append((time.process_time() - began) / count)
-                lease.close()
-            each.append(seconds[0] - seconds[1])
-    return _rows("lease in a step, CPU time", count, each)
 
 
 def _rows(what: str, size: int, seconds: Sequence[float]) -> list[Row]:

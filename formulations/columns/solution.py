@@ -32,7 +32,6 @@ class Stage:
     row_prices : (R,) improvement per unit by which the limit of a coupling row is raised; of a lower limit it is at
         most 0.
     solver : what answered.
-    unit : what a unit of a ratio is in its last sum, ``sum_c (v_c - r d_c) x_c``: the costs; 1 of other objectives.
     """
 
     status: str
@@ -43,7 +42,6 @@ class Stage:
     multipliers: Floats
     row_prices: Floats
     solver: str
-    unit: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

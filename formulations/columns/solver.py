@@ -308,7 +308,6 @@ class _Search:
             multipliers=np.maximum(multipliers, 0.0),
             row_prices=row_prices,
             solver=self.name,
-            unit=proof.unit,
         )
 
 

@@ -9,6 +9,7 @@ Complementary slackness says what the figures should be.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ class Certificate:
     `prices` are in units of the objective per GPU; `dual_prices` in units of the multipliers (N,), which are those of
     the level. Multipliers are empty where there is no level.
 
+    `time` is what a unit of a job's time is worth (N,), where it does not follow from prices.
+
     `proving` are multipliers and prices that prove the bound, in the same units as `multipliers` and `dual_prices`,
     where those do not.
     """
@@ -57,6 +60,7 @@ class Certificate:
     multipliers: Floats
     dual_prices: Floats = field(default_factory=lambda: np.zeros(0))
     proving: tuple[Floats, Floats] | None = None
+    time: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
@@ -71,27 +75,27 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
 def certify_sum(polytope: Polytope, objective: Objective, gains: Floats, answer: Answer) -> Certificate:
     """Of a sum in which a unit of throughput is worth `gains` (N,): it is at most ``supply(gains a, p)``."""
     shares = polytope.repaired(answer.shares)
-    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    prices, bound = _without_negligible(polytope, gains, prices)
+    prices, time = (np.clip(np.nan_to_num(each), 0.0, None) for each in (answer.prices, answer.time))
+    prices, bound = without_negligible(polytope.capacity, prices, lambda p: polytope.supply_at(gains, p, time))
     value = objective.value(polytope.throughput(shares))
-    if relative_gap(value, bound) > _GAP_WITHOUT_REPAIR:
+    if polytope.time_follows and relative_gap(value, bound) > _GAP_WITHOUT_REPAIR:
         _, higher = repair_duals(polytope, shares, gains, prices, given=True)
         at_higher = polytope.supply_at(gains, higher)
         prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
-    return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
+    return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices, time=time)
 
 
 def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> Certificate:
     """Of a level: where the weighted demand exceeds ``supply(lambda a, p)`` none is feasible (`Threshold.bound`)."""
     shares = polytope.repaired(answer.shares)
     u = polytope.throughput(shares)
-    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
+    prices, time = (np.clip(np.nan_to_num(each), 0.0, None) for each in (answer.prices, answer.time))
     multipliers = np.nan_to_num(answer.multipliers)
     np.maximum(multipliers, 0.0, out=multipliers)
     level = objective.level(u)
-    prices, supply = _without_negligible(polytope, multipliers, prices)
+    prices, supply = without_negligible(polytope.capacity, prices, lambda p: polytope.supply_at(multipliers, p, time))
     bound = objective.bound(polytope.counts * multipliers, supply)
-    if relative_gap(level, bound) > _GAP_WITHOUT_REPAIR:
+    if polytope.time_follows and relative_gap(level, bound) > _GAP_WITHOUT_REPAIR:
         exact, higher = repair_duals(polytope, shares, multipliers, prices)
         proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
         if objective.worse(proven, bound) != bound:
@@ -104,20 +108,21 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     with np.errstate(all="ignore"):
         scale = dot(polytope.counts * multipliers, objective.slope(level)) if np.isfinite(level) else np.inf
     if scale > 0 and np.isfinite(scale):
-        multipliers, prices = multipliers / scale, prices / scale
+        multipliers, prices, time = multipliers / scale, prices / scale, time / scale
     value, limit = objective.report(level), objective.report(bound)
     gap = objective.gap(value, limit)
-    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices, proving)
+    paid = objective.report_price(prices, level)
+    return Certificate(shares, value, limit, gap, paid, multipliers, prices, proving, time)
 
 
-def _without_negligible(polytope: Polytope, multipliers: Floats, prices: Floats) -> tuple[Floats, float]:
-    """Prices with zeros for negligible ones, and the supply at these prices and `multipliers` (N,)."""
-    supply = polytope.supply_at(multipliers, prices)
-    negligible = prices * polytope.capacity <= _NEGLIGIBLE_WORTH * supply
+def without_negligible(capacity: Floats, prices: Floats, supply_at: Callable[[Floats], float]) -> tuple[Floats, float]:
+    """Prices with zeros for negligible ones, and the supply at these prices."""
+    supply = supply_at(prices)
+    negligible = prices * capacity <= _NEGLIGIBLE_WORTH * supply
     if not (prices[negligible] > 0).any():
         return prices, supply
     significant = np.where(negligible, 0.0, prices)
-    without = polytope.supply_at(multipliers, significant)
+    without = supply_at(significant)
     # a type of next to no capacity may be worth much to the job that would have it for nothing
     return (significant if without <= supply * (1.0 + _NEGLIGIBLE_WORTH) else prices), min(supply, without)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -99,6 +100,9 @@ class Polytope:
     capacity: Floats
     counts: Floats
 
+    time_follows: ClassVar[bool] = True
+    """Whether what a job's time is worth follows from prices alone."""
+
     def __init__(self, columns: PlainColumns, capacity: Ints | Floats, counts: Floats | None = None) -> None:
         instance("polytope", "columns", columns, PlainColumns, "PlainColumns(ThroughputMatrix(...))")
         N, M = columns.matrix.n_jobs, columns.matrix.n_accelerators
@@ -128,7 +132,9 @@ class Polytope:
 
         ``sum_i n_i (s_i / p_i) u_i`` is the total normalised throughput.
         """
-        return np.asarray(self.scale_factors / proportional_throughput(self.rates, self.capacity))
+        normaliser = proportional_throughput(self.rates, self.capacity)
+        # who runs nowhere alone has its fastest rate in pairs instead
+        return np.asarray(self.scale_factors / np.where(normaliser > 0, normaliser, self.fastest))
 
     @property
     def n_jobs(self) -> int:
@@ -182,8 +188,11 @@ class Polytope:
         """
         return self._supply(lambda part, j: worth[part, j], prices)
 
-    def supply_at(self, multipliers: Floats, prices: Floats) -> float:
-        """The same where a unit of throughput is worth `multipliers` (N,), ``worth_ij = lambda_i T_ij``."""
+    def supply_at(self, multipliers: Floats, prices: Floats, time: Floats | None = None) -> float:  # noqa: ARG002
+        """The same where a unit of throughput is worth `multipliers` (N,), ``worth_ij = lambda_i T_ij``.
+
+        The `time` (N,) of jobs is worth what follows from that.
+        """
         return self._supply(lambda part, j: multipliers[part] * self.rates[part, j], prices)
 
     def _supply(self, worth: Callable[[slice, int], Floats], prices: Floats) -> float:

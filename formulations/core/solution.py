@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from throughputs.arrays import Flags, Floats
-
-S = TypeVar("S", bound="Solution")
+from throughputs import PackedColumns
+from throughputs.arrays import Flags, Floats, Ints
 
 TOLERANCE = 1e-7
 """Relative gap up to which an answer is called optimal."""
@@ -32,16 +31,67 @@ class NotAcceptedError(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False)
+class Pairs:
+    """P pairs of jobs that share GPUs, sorted by first, second and accelerator.
+
+    Attributes
+    ----------
+    first, second : (P,) positions of the two jobs, first < second.
+    accelerator : (P,) position of the accelerator type whose GPUs they share.
+    share : (P,) share of time, above 0.
+    """
+
+    first: Ints
+    second: Ints
+    accelerator: Ints
+    share: Floats
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """No pairs."""
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, empty, np.zeros(0))
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+    def rates(self, columns: PackedColumns) -> Floats:
+        """(P, 2) throughput of the first and the second of each pair, steps/s."""
+        one, other, j = columns.group[self.first], columns.group[self.second], self.accelerator
+        return np.stack([columns.together[one, other, j], columns.together[other, one, j]], axis=1)
+
+    def throughput(self, rates: Floats, n_jobs: int) -> Floats:
+        """(N,) steps/s of each job in all of its pairs, which have `rates` (P, 2)."""
+        return self.of_jobs(rates[:, 0] * self.share, rates[:, 1] * self.share, n_jobs)
+
+    def time(self, n_jobs: int) -> Floats:
+        """(N,) share of time of each job in pairs."""
+        return self.of_jobs(self.share, self.share, n_jobs)
+
+    def of_jobs(self, first: Floats, second: Floats, n_jobs: int) -> Floats:
+        """(N,) sums over the pairs of each job of what the first and the second of a pair have (P,)."""
+        of_first = np.bincount(self.first, first, minlength=n_jobs)
+        return np.asarray(of_first + np.bincount(self.second, second, minlength=n_jobs))
+
+    def gpus(self, scale_factors: Ints, n_types: int) -> Floats:
+        """(M,) GPUs in use by pairs of jobs of gangs of `scale_factors` (N,); a pair takes them once."""
+        taken = scale_factors[self.first] * self.share
+        return np.bincount(self.accelerator, taken, minlength=n_types).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class Answer:
     """What a backend returns, unproven.
 
     Attributes
     ----------
-    shares : (N, M) share of time of each job on each type.
+    shares : (N, M) share of time of each job on each type; of programs with pairs (N, 1 + G, M), alone and then beside
+        each group of jobs (`formulations.packed.program`).
     multipliers : (N,) of the jobs' demands, at least 0, in any common scale; empty where there are no demands.
     prices : (M,) multipliers of capacity in the same scale.
     iterations : iterations of the backend (for a sequence of programs: their number).
     solver : the backend whose method this is, where a backend left it to another's; empty for itself.
+    time : (N,) multipliers of the jobs' time, where it matters with whom they spend it.
     """
 
     shares: Floats
@@ -49,6 +99,7 @@ class Answer:
     prices: Floats
     iterations: int = 0
     solver: str = ""
+    time: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -67,7 +118,7 @@ class Solution:
 
     Attributes
     ----------
-    shares : (N, M) feasible shares of time.
+    shares : (N, M) feasible shares of time; where jobs share GPUs those of each job alone.
     status : "optimal" when `gap` is within the tolerance, "feasible" when it is not, "empty" when no job could be
         served (no jobs, no GPUs, or no job that gains anything from any type).
     objective : value at `shares`; nan when empty.
@@ -86,6 +137,7 @@ class Solution:
     seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
     row_prices : by name, improvement per unit by which the limit of a row that an author added is loosened.
+    pairs : the pairs of jobs that share GPUs, with their share of time; only those above 0.
     """
 
     shares: Floats
@@ -104,9 +156,10 @@ class Solution:
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
     row_prices: Mapping[str, Floats] = field(default_factory=dict)
+    pairs: Pairs = field(default_factory=Pairs.none)
 
     @classmethod
-    def empty(cls: type[S], n_jobs: int, prices: Floats, *, efficiency_gap: float = np.nan, **more: Any) -> S:
+    def empty(cls, n_jobs: int, prices: Floats, *, efficiency_gap: float = np.nan, **more: Any) -> Solution:
         """Where none of the jobs can be served; `prices` (M,) and `more` as they are."""
         return cls(
             shares=np.zeros((n_jobs, len(prices))),

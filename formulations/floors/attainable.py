@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from formulations.arguments import figures, instance
-from formulations.columns import ColumnProgram, MostFloors, solve_columns
+from formulations.arguments import figures
 from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
-from formulations.packed.certificate import repaired
-from formulations.packed.class_pairs import ClassPairs
-from formulations.packed.polytope import PackedPolytope
-from formulations.packed.program import Goal, useful_pairs
-from formulations.packed.reduction import reduce
+from formulations.packed.polytope import PackedPolytope, check_polytope
+from formulations.packed.program import Goal, PackedProgram
+from formulations.packed.reduction import reduced
 from formulations.reference.mixed_integer import Highs, MixedProgram, RowBuilder
 from formulations.reference.stopping import StopRule
 from formulations.solving.solver import solve
-from throughputs import Configurations
 from throughputs.arrays import Flags, Floats, Positions
 
 _UNMET = 1e-6
@@ -43,147 +38,81 @@ class KeptFloors:
     dropped: Flags
     floors: Floats
 
-    def among(self, jobs: Flags, needed: Floats) -> KeptFloors:
-        """The same of more jobs, of which `jobs` (N,) marks those of this set; what others need (N,) is given up."""
-        kept, dropped, floors = np.zeros(len(jobs), dtype=bool), np.asarray(needed > 0), np.zeros(len(jobs))
-        kept[jobs], dropped[jobs], floors[jobs] = self.kept, self.dropped, self.floors
-        return KeptFloors(kept, dropped, floors)
 
-
-def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | None = None) -> KeptFloors:
+def keep_most_floors(
+    polytope: Polytope | PackedPolytope, floors: ArrayLike, order: ArrayLike | None = None
+) -> KeptFloors:
     """Give up as few floors as possible so that the others can all be kept::
 
-        max  sum_i y_i      y_i in {0, 1},   x in the polytope,   sum_j T_ij x_ij >= f_i y_i
+        max  sum_i y_i      y_i in {0, 1},   x, z in the polytope,   u_i >= f_i y_i
 
     Of several sets of the largest size it is the one that branch and bound meets first when the jobs are listed by
-    their figures and, where these are equal, in `order`: the same whatever the order in which they come.
-    Attainability is proven by the certified max-min program ``max_x min_i u_i / f_i``, the number that must be given up
-    by HiGHS's branch and bound. A floor counts as kept from a fraction 1 - 1e-6 on.
+    their figures and, where these are equal, in `order`: the same whatever the order in which they come. Jobs without a
+    floor, and those whose floor is given up, may still be somebody's partner. Attainability is proven by the max-min
+    program ``max_x min_i u_i / f_i``, the number that must be given up by HiGHS's branch and bound. A floor counts as
+    kept from a fraction 1 - 1e-6 on.
 
     Parameters
     ----------
     floors : (N,) f in steps/s; 0 for a job without, inf for one that cannot be kept at all.
     order : (N,) positions of the jobs in an order that is always the same; as they come when omitted.
-    """
-    instance("keep_most_floors", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
-    types = np.flatnonzero(polytope.capacity > 0)
-    every = np.arange(len(polytope.capacity))
-
-    def attainable(asked: Floats) -> float:
-        jobs = np.flatnonzero(asked)
-        return float(solve(polytope.restricted(jobs, every), MaxMin(asked[jobs])).objective)
-
-    def largest_set(asked: Floats, order: Positions) -> Flags:
-        jobs = order[asked[order] > 0]
-        part = polytope.restricted(jobs, types)
-        program, goal = (
-            ColumnProgram(Configurations.from_matrix(part.columns.matrix), part.capacity),
-            MostFloors(asked[jobs]),
-        )
-        kept = np.zeros(len(asked), dtype=bool)
-        kept[jobs] = goal.kept(program, solve_columns(program, goal, solver="highs").x)
-        return kept
-
-    fastest = _fastest_mix(polytope.rates[:, types], polytope.capacity[types] / polytope.scale_factors[:, None])
-    return _keep_most(floors, fastest, order, attainable, largest_set)
-
-
-def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: ArrayLike | None = None) -> KeptFloors:
-    """Give up as few floors as possible so that the others can all be kept::
-
-        max  sum_i y_i      y_i in {0, 1},   x, z in the packed polytope,   u_i >= f_i y_i
-
-    As `keep_most_floors`, with pairs. Jobs without a floor, and those whose floor is given up, may still be somebody's
-    partner.
-
-    Parameters
-    ----------
-    floors, order : as in `keep_most_floors`.
 
     Raises
     ------
     SolverError
         HiGHS found no optimum, or did not finish branch and bound.
     """
-    instance("keep_most_packed_floors", "polytope", polytope, PackedPolytope, "PackedPolytope(columns, capacity)")
-    columns, types = polytope.columns, polytope.capacity > 0
-    jobs = np.bincount(columns.group, minlength=len(columns.alone)).astype(np.float64)
-    sizes = columns.group_scale_factors.astype(np.float64)
-    useful = useful_pairs(columns.alone, columns.together, sizes, jobs)
-    # no job has more throughput than this, whoever it shares with
-    fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1, initial=0.0))[:, types]
-    return _keep_most(
-        floors,
-        _fastest_mix(fastest, polytope.capacity[types] / sizes[:, None])[columns.group],
-        order,
-        lambda asked: _attainable_in_pairs(polytope, asked),
-        lambda asked, listed: _largest_set_in_pairs(polytope, asked, listed),
-    )
-
-
-def _keep_most(
-    floors: ArrayLike,
-    fastest: Floats,
-    order: ArrayLike | None,
-    attainable: Callable[[Floats], float],
-    largest_set: Callable[[Floats, Positions], Flags],
-) -> KeptFloors:
-    """Those that can be kept together.
-
-    Parameters
-    ----------
-    fastest : (N,) no job has more throughput than this.
-    attainable : the largest fraction of floors (N,) that can be kept together, as far as it matters whether that is 1.
-    largest_set : (N,) a largest set of jobs whose floors can be kept, listed in an order (N,).
-    """
+    check_polytope("keep_most_floors", polytope)
     # inf: cannot be kept
     needed = np.asarray(floors, dtype=np.float64)
-    figures("floors", "floors", np.where(np.isposinf(needed), 0.0, needed), (len(fastest),), "numbers of at least 0")
-    wanted = needed > 0
-    kept = np.asarray(wanted & (fastest >= needed * (1.0 - _UNMET)))
+    finite = np.where(np.isposinf(needed), 0.0, needed)
+    figures("floors", "floors", finite, (polytope.n_jobs,), "numbers of at least 0")
+    wanted, whole = needed > 0, reduced(polytope, np.zeros((polytope.n_jobs, 1)))
+    kept = np.asarray(wanted & (whole.of_jobs(_fastest_mix(whole.program)) >= needed * (1.0 - _UNMET)))
     asked = np.where(kept, needed, 0.0)
-    level = attainable(asked) if kept.any() else 1.0
+    level = _attainable(polytope, asked)
     if level < 1.0 - _UNMET:
-        kept = largest_set(asked, np.arange(len(needed)) if order is None else np.asarray(order))
+        kept = _largest_set(polytope, asked, np.arange(len(needed)) if order is None else np.asarray(order))
         asked = np.where(kept, needed, 0.0)
-        level = attainable(asked) if kept.any() else 1.0
+        level = _attainable(polytope, asked)
     # what falls short by rounding is asked for as far as it goes
     return KeptFloors(kept, wanted & ~kept, asked * min(level, 1.0))
 
 
-def _fastest_mix(rates: Floats, room: Floats) -> Floats:
-    """(N,) throughput of each job when it has the cluster to itself: fastest types first until its time is used.
-
-    Parameters
-    ----------
-    rates : (N, M) steps/s.
-    room : (N, M) gangs of the job that a type has GPUs for.
-    """
+def _fastest_mix(program: PackedProgram) -> Floats:
+    """(K,) throughput of a job of each class when it has the cluster to itself: fastest types first until its time is
+    used, beside whomever it is fastest."""
+    rates = np.maximum(program.rates, program.partner_rates.max(axis=1, initial=0.0))
+    room = program.capacity / program.scale_factors[:, None]
     order = np.argsort(-rates, axis=1, kind="stable")
     ranked, fits = np.take_along_axis(rates, order, axis=1), np.minimum(np.take_along_axis(room, order, axis=1), 1.0)
     before = np.cumsum(fits, axis=1) - fits
     return np.asarray((ranked * np.clip(1.0 - before, 0.0, fits)).sum(axis=1))
 
 
-def _attainable_in_pairs(polytope: PackedPolytope, floors: Floats) -> float:
-    reduction = reduce(polytope, floors[:, None])
+def _attainable(polytope: Polytope | PackedPolytope, floors: Floats) -> float:
+    """The largest fraction of floors that can be kept together; 1 where there are none."""
+    if isinstance(polytope, Polytope):
+        jobs, every = np.flatnonzero(floors), np.arange(len(polytope.capacity))
+        part = polytope.restricted(jobs, every)
+        return float(solve(part, MaxMin(floors[jobs])).objective) if len(jobs) else 1.0
+    reduction = reduced(polytope, floors[:, None])
     program, f = reduction.program, floors[reduction.first]
-    if program is None:
+    if not f.any():
         return 1.0
-    u = program.throughput(repaired(program, ClassPairs(program)(Goal(slopes=f))))
+    u = program.throughput(program.repaired(reduction.pairs(Goal(slopes=f)).shares))
     return float((u[f > 0] / f[f > 0]).min())
 
 
-def _largest_set_in_pairs(polytope: PackedPolytope, floors: Floats, order: Positions) -> Flags:
+def _largest_set(polytope: Polytope | PackedPolytope, floors: Floats, order: Positions) -> Flags:
     """By branch and bound over a switch for each floor; every job with a floor is a class of its own.
 
     Columns: times alone, times beside each group of jobs (see `formulations.packed.program`), switches.
     """
     rank = np.empty(len(floors))
     rank[order] = np.arange(1, len(floors) + 1)
-    reduction = reduce(polytope, np.where(floors > 0, rank, 0.0)[:, None])
+    reduction = reduced(polytope, np.where(floors > 0, rank, 0.0)[:, None])
     program = reduction.program
-    assert program is not None
     (K, M), n, g = program.rates.shape, program.counts, program.group
     k, b, j = np.nonzero(program.useful[g])
     shared = K * M + np.arange(len(k))
@@ -194,12 +123,12 @@ def _largest_set_in_pairs(polytope: PackedPolytope, floors: Floats, order: Posit
     switches = len(times) + np.arange(len(held))
     rows = RowBuilder(len(times) + len(held))
     rows.add(K, [(owner, times, 1.0)], -np.inf, 1.0)
-    gpus = n[owner] * program.gangs[owner] * np.where(times < K * M, 1.0, 0.5)
+    gpus = n[owner] * program.scale_factors[owner] * np.where(times < K * M, 1.0, 0.5)
     rows.add(M, [(type_, times, gpus / program.capacity[type_])], -np.inf, 1.0)
     # both sides of each pair of groups add up to the same
     apart = np.flatnonzero(g[k] != b)
     sides = np.sort(np.stack([g[k], b], axis=1)[apart], axis=1)
-    pairs, row = np.unique((sides[:, 0] * len(program.alone) + sides[:, 1]) * M + j[apart], return_inverse=True)
+    pairs, row = np.unique((sides[:, 0] * len(program.together) + sides[:, 1]) * M + j[apart], return_inverse=True)
     rows.add(len(pairs), [(row, shared[apart], np.where(g[k] < b, n[k], -n[k])[apart])], 0.0, 0.0)
     # a single job has no more time inside its group than all others of it
     inside = np.flatnonzero(g[k] == b)

@@ -1,33 +1,33 @@
-"""Programs in which jobs have a throughput to keep: the most worth, or the most worth per cost."""
+"""Programs in which jobs have a throughput to keep: the most worth, or the most steps per cost; alone and in pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from formulations.arguments import figures, instance
-from formulations.columns import ColumnProgram, ColumnSolution, Objective, Ratio, Total, solve_columns
-from formulations.columns.engines import ENGINES
-from formulations.core.objectives import MaxSum, relative_gap
+from formulations.arguments import figures
+from formulations.columns.objectives import NEGLIGIBLE_SPENDING, largest_ratio
+from formulations.core.certificate import Certificate, relative_gap
+from formulations.core.objectives import MaxSum
 from formulations.core.polytope import Polytope
-from formulations.core.reductions import Classes, classes_of
-from formulations.core.solution import TOLERANCE, Solution, SolverError
+from formulations.core.solution import TOLERANCE, Attempt, Solution, SolverError
 from formulations.interior_point.structured import solve_with_floors
-from formulations.packed.levels import ACCEPTED_SHORTFALL
-from formulations.solving.absent_types import prices_of_none, with_absent_types
+from formulations.packed.class_pairs import ENGINES, NAME, known_engine
+from formulations.packed.levels import ACCEPTED_SHORTFALL, solve_for_sum
+from formulations.packed.polytope import PackedPolytope, check_polytope
+from formulations.packed.program import Goal, PackedProgram, useful_pairs
+from formulations.packed.reduction import PackedReduction, ReductionWithoutPairs, reduced
 from formulations.solving.backends import get_backend
 from formulations.solving.solver import solve
 from formulations.solving.uniqueness import is_unique
-from throughputs import Configurations, InputError, PlainColumns
-from throughputs.arrays import Flags, Floats, Positions
+from throughputs import InputError, PlainColumns
+from throughputs.arrays import Flags, Floats
 from throughputs.numerics import dot
 
-SAME_RATIO = 1e-12
+_SAME_RATIO = 1e-12
 """Relative distance below which two columns have the same ratio."""
 
 _HOLDING_MULTIPLIER = 1e-7
@@ -39,10 +39,12 @@ _RELAXATIONS = (1e-10, 1e-9)
 _NEGLIGIBLE_SHARE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
 
+_Reduced = PackedReduction | ReductionWithoutPairs
+
 
 def maximise_worth(
-    polytope: Polytope,
-    worth: Floats,
+    polytope: Polytope | PackedPolytope,
+    gains: ArrayLike,
     floors: ArrayLike | None = None,
     *,
     evenness: float = 0.0,
@@ -51,284 +53,239 @@ def maximise_worth(
 ) -> Solution:
     """Shares of the largest worth at which every job keeps its throughput::
 
-        max_x  sum_ij q_ij x_ij        x in the polytope,   sum_j T_ij x_ij >= f_i
+        max  sum_ij g_ij u_ij       x, z in the polytope,   sum_j u_ij >= f_i
+
+    u_ij: throughput of job i on type j, alone and in pairs.
 
     Parameters
     ----------
-    polytope : over N jobs and M types, with rates T.
-    worth : (N, M) q, of any sign.
+    polytope : over N jobs and M types.
+    gains : (N,) or by type (N, M), g, of any sign.
     floors : (N,) f in steps/s, which must be attainable together (`formulations.floors.attainable`); none when omitted.
-    evenness : e > 0 makes the shares the unique ones that maximise ``q . x - e/2 sum_i max_j |q_ij| |x_i|^2``, at a
-        loss of at most e/2 of the worth. Where the optimum is the only one it is returned as it is.
+    evenness : e > 0 makes the shares the unique ones that maximise ``q . x - e/2 sum_i max_j |q_ij| |x_i|^2``, q the
+        worth of shares, at a loss of at most e/2 of the worth. Where the optimum is the only one it is returned as it
+        is. Without pairs only.
     unit : unit of the worth.
-    solver : "auto" or an engine of `formulations.columns`.
+    solver : "auto", "class_pairs" or "highs", which are the same engine (`formulations.packed.class_pairs`).
 
     Raises
     ------
     InputError
-        A floor is negative or not finite, or a job with a floor gains nothing anywhere.
+        A gain is not finite, a floor is negative or not finite, or a job with a floor gains nothing anywhere.
     SolverError
         No shares that keep the floors were found, or the solver takes no floors.
     """
     started = perf_counter()
-    instance("maximise_worth", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
-    q = figures("maximise_worth", "worth", worth, polytope.rates.shape, "numbers")
-    reduced = _reduced(polytope, floors, np.where(polytope.rates > 0, q, np.minimum(q, 0.0)))
-    if not len(reduced.jobs):
-        prices = _with_absent_types(polytope, q, np.zeros(polytope.n_jobs), np.zeros(len(polytope.capacity)))
+    check_polytope("maximise_worth", polytope)
+    g, rates = np.asarray(gains, dtype=np.float64), polytope.columns.rates
+    g = figures("maximise_worth", "gains", g, (rates.shape if g.ndim == 2 else (len(rates),)), "numbers")
+    reduction, f = _reduced(polytope, floors, g, solver)
+    g = g if g.ndim == 2 else np.repeat(g[:, None], rates.shape[1], axis=1)
+    if not len(reduction.jobs):
+        nothing = np.zeros(0)
+        prices = reduction.all_prices(g, np.zeros(len(reduction.types)), nothing)
         return Solution.empty(polytope.n_jobs, prices, unit=unit, seconds=0.0)
-    (value,) = reduced.columns
-    found = reduced.solve(Total(reduced.of_classes(value)), solver)
-    shares = reduced.feasible(found)
-    attained = reduced.total(value, shares)
-    if evenness > 0 and found.status == "optimal" and not reduced.settled(value, found):
-        even = _evened(reduced, value, shares, evenness)
-        at_even = reduced.total(value, even)
-        if at_even >= found.bound or relative_gap(at_even, found.bound) <= TOLERANCE:
-            shares, attained = even, at_even
-    solution = reduced.solution(polytope, found, shares, attained, q)
-    return replace(solution, unit=unit, seconds=perf_counter() - started)
+    by_class = g[np.ix_(reduction.first, reduction.types)]
+    proof = solve_for_sum(reduction.pairs, Goal(floors=f if f.any() else None, gains=by_class))
+    if evenness > 0 and isinstance(reduction, ReductionWithoutPairs):
+        proof = _evened(reduction.program.alone, by_class * reduction.program.rates, f, proof, evenness)
+    multipliers = reduction.of_jobs(proof.multipliers)
+    prices = reduction.all_prices(g + multipliers[:, None], proof.prices, proof.time)
+    figures_ = proof.objective, proof.bound
+    return _solution(reduction, proof.shares, figures_, prices, multipliers, unit=unit, started=started)
 
 
 def maximise_ratio(
-    polytope: Polytope,
-    gains: ArrayLike,
-    cost: ArrayLike,
+    polytope: Polytope | PackedPolytope,
+    gpu_cost: ArrayLike,
     floors: ArrayLike | None = None,
     *,
     unit: str = "",
     solver: str = "auto",
 ) -> Solution:
-    """The largest gain per cost at which every job keeps its throughput::
+    """The most steps per cost at which every job keeps its throughput::
 
-        max_x  sum_ij g_i T_ij x_ij / sum_ij d_ij x_ij      x in the polytope, not 0,   sum_j T_ij x_ij >= f_i
+        max  sum_ij u_ij / sum_j d_j v_j      x, z in the polytope, not 0,   sum_j u_ij >= f_i
 
-    A linear-fractional program over columns (`formulations.columns.Ratio`). Without floors a ratio of sums is largest
-    where its best column is, ``r = max_ij g_i T_ij / d_ij``: the optimum runs nothing but the columns of that ratio. Of
-    all such shares those of the largest gain are returned.
+    u_ij: throughput of job i on type j; v_j: GPUs of type j in use, those of a pair counted once. By the sequence of
+    `formulations.columns.objectives`: at a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
+    exceeds ``r + e / D``, where D is the least that the floors can cost: each step at the lowest cost of any column,
+    half a pair's for each of its two jobs. Without floors a ratio of sums is largest where its best column is: nothing
+    else runs, as much of it as there is room for.
 
     Parameters
     ----------
-    polytope : over N jobs and M types, with rates T.
-    gains : (N,) g, positive: worth of a step.
-    cost : (N, M) d, positive: cost of a column while it runs, per hour for instance.
-    floors, unit, solver : as in `maximise_worth`; `unit` is that of the ratio, `solver` without floors any of `solve`.
+    gpu_cost : (M,) d, positive: cost of one GPU per second in use.
+    floors, unit, solver : as in `maximise_worth`; without floors `solver` is any of `solve`.
 
     Returns the shares with the ratio as objective, its proven bound and gap, the improvement of the ratio per GPU of
     each type, and the multipliers of the floors in the same unit.
 
     Raises
     ------
-    InputError
-        A gain or cost is not positive, or a floor as in `maximise_worth`.
-    SolverError
-        As in `maximise_worth`.
+    InputError, SolverError
+        As in `maximise_worth`; or a cost is not positive.
     """
     started = perf_counter()
-    instance("maximise_ratio", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
-    g = figures("maximise_ratio", "gains", gains, (polytope.n_jobs,))
-    d = figures("maximise_ratio", "cost", cost, polytope.rates.shape)
-    worth = g[:, None] * polytope.rates
-    reduced = _reduced(polytope, floors, worth, d)
-    if not reduced.floors.any():
-        solution = _without_floors(polytope, g, d, solver)
-    else:
-        numerator, denominator = reduced.columns
-        goal = Ratio(reduced.of_classes(numerator), reduced.of_classes(denominator))
-        found = reduced.solve(goal, solver)
-        shares = reduced.feasible(found)
-        value = reduced.total(numerator, shares) / reduced.total(denominator, shares)
-        left = (worth - value * d) / found.stages[0].unit
-        solution = reduced.solution(polytope, found, shares, value, left)
-    return replace(solution, unit=unit, seconds=perf_counter() - started)
+    check_polytope("maximise_ratio", polytope)
+    d = figures("maximise_ratio", "gpu_cost", gpu_cost, polytope.capacity.shape)
+    reduction, f = _reduced(polytope, floors, np.ones(polytope.n_jobs), solver)
+    if not len(reduction.jobs):
+        return Solution.empty(polytope.n_jobs, reduction.prices_of_others(), unit=unit, seconds=0.0)
+    if not f.any():
+        found = _without_floors(polytope, d, reduction.served, solver)
+        return replace(found, unit=unit, seconds=perf_counter() - started)
+    program, cost = reduction.program, d[reduction.types]
+    ones, least = np.ones(program.rates.shape), dot(program.counts * f, _least_cost(program, cost))
+
+    def at(ratio: float) -> tuple[Certificate, float, float]:
+        proof = solve_for_sum(reduction.pairs, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
+        attained = dot(program.counts, program.throughput(proof.shares)) / dot(cost, program.used(proof.shares))
+        return proof, attained, proof.bound
+
+    largest = largest_ratio(at, 0.0, least)
+    proof, shares = largest.proof, largest.best.shares
+    spent = dot(cost, program.used(shares))
+    # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
+    paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
+    if paid <= NEGLIGIBLE_SPENDING * largest.ratio * spent:
+        # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
+        spent = least
+    multipliers = reduction.of_jobs(proof.multipliers)
+    worth = np.repeat(1.0 + multipliers[:, None], len(d), axis=1)
+    prices = reduction.all_prices(worth, proof.prices, proof.time, largest.proven_at * d) / spent
+    ratio = largest.ratio, largest.bound
+    return _solution(reduction, shares, ratio, prices, multipliers / spent, unit=unit, started=started)
 
 
-@dataclass(frozen=True, eq=False)
-class _Reduced:
-    """A program with floors over classes of identical jobs; jobs that gain nothing anywhere take no part.
-
-    Attributes
-    ----------
-    part : the polytope over K classes and the types with GPUs.
-    columns : figures (K, types) of the columns. floors : (K,) throughput to keep.
-    jobs, types, classes : the jobs and types that take part, and the class of each of these jobs.
-    """
-
-    part: Polytope
-    columns: list[Floats]
-    floors: Floats
-    jobs: Positions
-    types: Positions
-    classes: Classes
-
-    def of_classes(self, figures: Floats) -> Floats:
-        """(K types,) what all jobs of a class together come to in each column."""
-        return np.ravel(self.part.counts[:, None] * figures)
-
-    def total(self, figures: Floats, shares: Floats) -> float:
-        """The sum over all jobs."""
-        return dot(self.part.counts, (figures * shares).sum(axis=1))
-
-    def solve(self, goal: Objective, solver: str) -> ColumnSolution:
-        """The program over columns."""
-        if solver not in ("auto", *ENGINES):
-            get_backend(solver)
-            raise SolverError(f"{solver}: takes no floors; auto, {', '.join(ENGINES)} do")
-        part = self.part
-        columns = Configurations.from_matrix(part.columns.matrix)
-        program = ColumnProgram(columns, part.capacity, floors=self.floors, counts=part.counts)
-        return solve_columns(program, goal, solver=solver)
-
-    def feasible(self, found: ColumnSolution) -> Floats:
-        """(K, types) shares without the excess that solvers leave; SolverError where they miss a floor."""
-        shares = self.part.repaired(found.x.reshape(self.part.rates.shape))
-        if not self.keeps(shares):
-            raise SolverError("; ".join(f"{attempt.solver}: missed a floor" for attempt in found.attempts))
-        return shares
-
-    def settled(self, worth: Floats, found: ColumnSolution) -> bool:
-        """Whether prices and multipliers prove that no other shares are worth as much."""
-        multipliers, prices = self.marginals(found)
-        from_floors = multipliers[:, None] * self.part.rates
-        held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
-        return is_unique(self.part, worth + from_floors, prices, held)
-
-    def marginals(self, found: ColumnSolution) -> tuple[Floats, Floats]:
-        """(K,) multipliers of the floor of one job of each class, and prices of the types."""
-        stage = found.stages[0]
-        # a floor of a class is one for each of its jobs
-        return np.nan_to_num(stage.multipliers) / self.part.counts, np.nan_to_num(stage.prices)
-
-    def keeps(self, shares: Floats) -> bool:
-        """Whether shares of the classes keep all floors."""
-        return bool((self.part.throughput(shares) >= self.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
-
-    def solution(
-        self, polytope: Polytope, found: ColumnSolution, shares: Floats, value: float, worth: Floats
-    ) -> Solution:
-        """For all jobs; `worth` (N, M) of the columns in units of the objective prices types without GPUs."""
-        N, M = polytope.rates.shape
-        whole, prices, multipliers, served = np.zeros((N, M)), np.zeros(M), np.zeros(N), np.zeros(N, dtype=bool)
-        whole[np.ix_(self.jobs, self.types)] = np.where(self.part.rates > 0, shares, 0.0)[self.classes.of]
-        of_classes, prices[self.types] = self.marginals(found)
-        multipliers[self.jobs] = of_classes[self.classes.of]
-        served[self.jobs] = True
-        gap = relative_gap(value, found.bound) if value < found.bound else 0.0
-        return Solution(
-            shares=whole,
-            status="optimal" if gap <= TOLERANCE else "feasible",
-            objective=value,
-            bound=max(found.bound, value),
-            gap=gap,
-            efficiency_gap=np.nan,
-            prices=_with_absent_types(polytope, worth, multipliers, prices),
-            multipliers=multipliers,
-            served=served,
-            unit="",
-            solver=found.solver,
-            seconds=found.seconds,
-            attempts=found.attempts,
-        )
-
-
-def _reduced(polytope: Polytope, floors: ArrayLike | None, *columns: Floats) -> _Reduced:
-    """Classes of the jobs that agree in rates, gang, floor and `columns` (N, M).
-
-    The order of the classes depends on their content alone, so an answer does not depend on the order of the jobs.
-    """
-    types = np.flatnonzero(polytope.capacity > 0)
-    able = np.asarray((polytope.rates[:, types] > 0).any(axis=1))
-    needed = checked_floors(floors, able, polytope.columns.matrix.jobs)
-    jobs = np.flatnonzero(able)
-    figures = [*polytope.rates.T[types], polytope.scale_factors.astype(np.float64), polytope.counts, needed]
-    figures += [column for table in columns for column in table.T]
-    classes = classes_of([figure[jobs] for figure in figures]) if len(jobs) else Classes.single(0)
-    first = jobs[classes.first]
-    part = polytope.restricted(first, types, classes.counts * polytope.counts[first])
-    return _Reduced(part, [table[np.ix_(first, types)] for table in columns], needed[first], jobs, types, classes)
-
-
-def checked_floors(floors: ArrayLike | None, able: Flags, labels: Sequence[Hashable]) -> Floats:
-    """(N,) throughput that each job has to keep, 0 where `floors` is None.
+def _reduced(
+    polytope: Polytope | PackedPolytope, floors: ArrayLike | None, gains: Floats, solver: str
+) -> tuple[_Reduced, Floats]:
+    """Classes of the jobs that agree in floors and gains, in an order that depends on content alone, and their floors.
 
     Raises
     ------
     InputError
-        A floor is negative or not finite, or one is that of a job which is not `able` (N,) to run anywhere.
+        A floor is negative or not finite, or one is that of a job which cannot run anywhere.
+    SolverError
+        The solver takes no floors.
     """
-    N = len(able)
+    if isinstance(polytope, PackedPolytope):
+        known_engine(solver)
+    elif floors is not None and solver not in ENGINES:
+        get_backend(solver)
+        raise SolverError(f"{solver}: takes no floors; {', '.join(ENGINES)} do")
+    N = polytope.n_jobs
     needed = np.zeros(N) if floors is None else figures("floors", "floors", floors, (N,), "numbers of at least 0")
-    idle = ~able & (needed > 0)
+    key = np.column_stack([needed, gains])
+    reduction = reduced(polytope, key)
+    idle = ~reduction.served & (needed > 0)
     if idle.any():
-        job = labels[int(np.argmax(idle))]
+        job = polytope.columns.jobs[int(np.argmax(idle))]
         raise InputError("floors", field=f"floor of job {job!r}", found="nothing it runs on", expected="a floor of 0")
-    return needed
+    return reduction, needed[reduction.first]
 
 
-def _with_absent_types(polytope: Polytope, worth: Floats, multipliers: Floats, prices: Floats) -> Floats:
-    """`prices` (M,) completed by those of types without GPUs, where columns are of `worth` (N, M)."""
-    if (polytope.capacity > 0).all():
-        return prices
-    earned = np.where(polytope.rates > 0, worth + multipliers[:, None] * polytope.rates, 0.0)
-    return with_absent_types(earned, polytope.scale_factors, prices, polytope.capacity)
+def _solution(
+    reduction: _Reduced,
+    found: Floats,
+    figures: tuple[float, float],
+    prices: Floats,
+    multipliers: Floats,
+    *,
+    unit: str,
+    started: float,
+) -> Solution:
+    """For all jobs, with value and bound, prices (M,) of all types, and multipliers (N,)."""
+    shares, pairs = reduction.allocation(found)
+    value, bound = figures
+    gap = relative_gap(value, bound) if value < bound else 0.0
+    seconds = perf_counter() - started
+    return Solution(
+        shares=shares,
+        status="optimal" if gap <= TOLERANCE else "feasible",
+        objective=value,
+        bound=max(bound, value),
+        gap=gap,
+        efficiency_gap=np.nan,
+        prices=prices,
+        multipliers=multipliers,
+        served=reduction.served,
+        unit=unit,
+        solver=NAME,
+        seconds=seconds,
+        attempts=(Attempt(NAME, gap, seconds),),
+        pairs=pairs,
+    )
 
 
-def _evened(reduced: _Reduced, worth: Floats, best: Floats, evenness: float) -> Floats:
-    """The same worth to e/2 with shares as even as possible; those at hand where that is not found."""
-    part, value = reduced.part, reduced.total(worth, best)
-    most = np.abs(worth).max(axis=1, initial=0.0)
+def _least_cost(program: PackedProgram, cost: Floats) -> Floats:
+    """(K,) cost of a step in the cheapest column, inf for none."""
+    with np.errstate(divide="ignore"):
+        alone = (cost / program.rates).min(axis=1)
+        paired = (0.5 * cost / program.partner_rates).min(axis=(1, 2))
+    return np.asarray(program.scale_factors * np.minimum(alone, paired))
+
+
+def _evened(part: Polytope, worth: Floats, floors: Floats, best: Certificate, evenness: float) -> Certificate:
+    """The same worth (K, M) to e/2 with shares as even as possible; those at hand where they are the only ones."""
+    from_floors = best.multipliers[:, None] * part.rates
+    held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
+    if relative_gap(best.objective, best.bound) > TOLERANCE or is_unique(part, worth + from_floors, best.prices, held):
+        return best
+    at_hand, most = best.shares[:, 0], np.abs(worth).max(axis=1, initial=0.0)
     # the most valuable GPUs' worth
-    scale = max(float((most * np.minimum(part.counts, part.capacity.sum() / part.scale_factors)).max()), 1e-300)
-    needed = np.minimum(reduced.floors, part.throughput(best))
+    room = part.capacity.sum() / part.scale_factors
+    scale = max(float((most * np.minimum(part.counts, room)).max()), 1e-300)
+    needed = np.minimum(floors, part.throughput(at_hand))
     for relaxation in _RELAXATIONS:
-        floors = needed * (1.0 - relaxation) if needed.any() else None
+        relaxed = needed * (1.0 - relaxation) if needed.any() else None
         try:
-            even = solve_with_floors(part, worth / scale, floors, evenness, start=best, precision=1e-13).shares
+            even = solve_with_floors(part, worth / scale, relaxed, evenness, start=at_hand, precision=1e-13).shares
         except RuntimeError:
             continue
         shares = part.repaired(np.nan_to_num(even))
         shares = np.where(shares < _NEGLIGIBLE_SHARE * shares.max(axis=1, keepdims=True), 0.0, shares)
-        if value - reduced.total(worth, shares) <= evenness * scale and reduced.keeps(shares):
-            return shares
+        value = dot(part.counts, (worth * shares).sum(axis=1))
+        kept = (part.throughput(shares) >= floors * (1.0 - ACCEPTED_SHORTFALL)).all()
+        if kept and (value >= best.bound or relative_gap(value, best.bound) <= TOLERANCE):
+            alone = np.stack([shares, np.zeros(shares.shape)], axis=1)
+            return replace(best, shares=alone, objective=value)
     return best
 
 
-def _without_floors(polytope: Polytope, gains: Floats, cost: Floats, solver: str) -> Solution:
+def _without_floors(polytope: Polytope | PackedPolytope, cost: Floats, served: Flags, solver: str) -> Solution:
     """The best columns, as much of them as the cluster has room for."""
-    worth = gains[:, None] * polytope.rates
-    usable = np.where(polytope.capacity > 0, worth / cost, 0.0)
-    most = float(usable.max(initial=0.0))
-    chosen = (usable >= most * (1.0 - SAME_RATIO)) & (usable > 0)
-    best = PlainColumns(polytope.columns.matrix.with_rates(np.where(chosen, polytope.rates, 0.0)))
-    filled = solve(Polytope(best, polytope.capacity, polytope.counts), MaxSum(gains), solver=solver)
-    if filled.status == "empty":
-        return replace(filled, prices=prices_of_none(polytope.rates))
-    spent, gained = (dot(polytope.counts, (each * filled.shares).sum(axis=1)) for each in (cost, worth))
-    served = np.asarray((worth[:, polytope.capacity > 0] > 0).any(axis=1))
-    better = ~(polytope.capacity > 0) & (worth / cost > most).any(axis=0)
-    return with_ratio(filled, gained / spent, most, served, better)
-
-
-S = TypeVar("S", bound=Solution)
-
-
-def with_ratio(filled: S, value: float, most: float, served: Flags, better: Flags) -> S:
-    """The solution that runs nothing but the best columns, with its ratio `value` as objective; none exceeds `most`.
-
-    Parameters
-    ----------
-    served : (N,) jobs that gain something somewhere.
-    better : (M,) types without GPUs on which there are better columns.
-    """
-    gap = relative_gap(value, most) if value < most else 0.0
+    open_, columns = polytope.capacity > 0, polytope.columns
+    if isinstance(columns, PlainColumns):
+        alone = together = columns.rates / (columns.scale_factors[:, None] * cost)
+    else:
+        jobs = np.bincount(columns.group, minlength=len(columns.alone))
+        sizes = columns.group_scale_factors
+        useful, price = useful_pairs(columns.alone, columns.together, sizes, jobs), sizes[:, None] * cost
+        alone = np.where((jobs > 0)[:, None], columns.alone / price, 0.0)
+        both = columns.together + columns.together.transpose(1, 0, 2)
+        together = np.where(useful, both / price[:, None, :], 0.0)
+    by_type = np.maximum(alone.max(axis=0), together.max(axis=tuple(range(together.ndim - 1))))
+    most = float(by_type[open_].max())
+    limit = np.where(open_, most * (1.0 - _SAME_RATIO), np.inf)
+    part: Polytope | PackedPolytope
+    if isinstance(polytope, Polytope):
+        best = polytope.columns.matrix.with_rates(np.where(alone >= limit, polytope.rates, 0.0))
+        part = Polytope(PlainColumns(best), polytope.capacity, polytope.counts)
+    else:
+        kept = np.where(alone >= limit, polytope.columns.alone, 0.0)
+        shared = np.where(together >= limit, polytope.columns.together, 0.0)
+        part = PackedPolytope(replace(polytope.columns, alone=kept, together=shared), polytope.capacity)
+    filled = solve(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver)
     return replace(
         filled,
-        status="optimal" if gap <= TOLERANCE else "feasible",
-        objective=value,
-        bound=max(most, value),
-        gap=gap,
+        status="optimal",
+        objective=most,
+        bound=most,
+        gap=0.0,
         # more GPUs let more run, at the same ratio; of a better type the first would change it at once
-        prices=np.where(better, np.nan, 0.0),
+        prices=np.where(~open_ & (by_type > most), np.nan, 0.0),
         multipliers=np.zeros(len(served)),
         served=served,
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope
+from formulations.levels.water_filling import Level
 from formulations.solving.uniqueness import Freedom, free_columns, rank_of
 from throughputs.arrays import Flags, Floats
 from throughputs.numerics import matmul
@@ -47,6 +48,19 @@ _MOST_MOVES = 64
 """Number of changes whose common effect is looked at."""
 
 
+class WholeProgram:
+    """A polytope of which no job is settled before the last level."""
+
+    settle = None
+
+    def __init__(self, polytope: Polytope) -> None:
+        self.polytope, self.jobs = polytope, np.arange(polytope.n_jobs)
+
+    def among_all(self, proof: Certificate) -> Certificate:
+        """As it is."""
+        return proof
+
+
 class ResidualProgram:
     """Jobs (N) and types (M) of a polytope of which some are settled for good.
 
@@ -70,12 +84,12 @@ class ResidualProgram:
         prices[self.types], dual_prices[self.types] = proof.prices, proof.dual_prices
         return replace(proof, shares=shares, multipliers=multipliers, prices=prices, dual_prices=dual_prices)
 
-    def settle(self, proof: Certificate, fixed: Flags, due: Floats) -> Floats:
+    def settle(self, level: Level, fixed: Flags, due: Floats) -> Floats:
         """Settle what the proof of a level leaves no choice about.
 
         Parameters
         ----------
-        proof : of the level, over what was left of it.
+        level : with its proof over what was left.
         fixed : (N,) jobs that will not rise any further.
         due : (N,) throughput that the level has brought each job to; some may have been given more.
 
@@ -83,7 +97,7 @@ class ResidualProgram:
         -------
         (N,) the most throughput that each job can still come to.
         """
-        part = self.polytope
+        part, proof = self.polytope, level.source[0].certificate
         x = np.where(part.rates > 0, proof.shares, 0.0)
         u = part.throughput(x)
         most = due.copy()

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.core.objectives import MaxSum, Method, Objective, Threshold
-from formulations.core.polytope import proportional_throughput
+from formulations.core.objectives import Threshold
 from formulations.core.solution import SolverError
 from formulations.packed.class_pairs import ClassPairs
-from formulations.packed.levels import Proof, solve_for_sum
-from formulations.packed.program import Goal, PackedPoint, PackedProgram
-from throughputs.arrays import Floats
-from throughputs.numerics import dot
+from formulations.packed.levels import solve_for_sum
+from formulations.packed.program import Goal
+from formulations.solving.choice import Among, Choice, gap_of_level
+from throughputs.arrays import Flags, Floats
 
 _RELAXATIONS = (1e-10, 1e-9)
 """Fractions by which the level is relaxed so that the second program has room, tried in turn."""
@@ -38,60 +37,34 @@ _PROVEN = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class PackedChoice:
-    """The chosen point, and how far its total worth is from the most possible, relative; nan: not known."""
+class AmongPairs(Among):
+    """The optima of a packed program, of which `best` is one."""
 
-    point: PackedPoint
-    efficiency_gap: float
-
-
-def choose(pairs: ClassPairs, objective: Objective, proof: Proof) -> PackedChoice:
-    """The efficient optimum; the point of `proof` should no better one be found."""
-    return objective.accept(_Choices(pairs, proof))
-
-
-@dataclass(frozen=True, eq=False)
-class _Choices(Method[PackedChoice]):
     pairs: ClassPairs
-    proof: Proof
 
-    def weighted_sum(self, objective: MaxSum) -> PackedChoice:
-        # every throughput counts in a sum with positive gains
-        return PackedChoice(self.proof.point, self.proof.gap if (objective.gains > 0).all() else np.nan)
+    def of_sum(self, gains: Floats) -> Choice:
+        """Every throughput counts in a sum with positive gains."""
+        return Choice(self.best.shares, self.best.gap if (gains > 0).all() else np.nan)
 
-    def level(self, objective: Threshold) -> PackedChoice:
-        program, proof = self.pairs.program, self.proof
-        worth, level = _worth(program), objective.level(proof.throughput)
-        best = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
+    def of_throughputs(self, held: Flags, *, raising: bool) -> Choice:  # noqa: ARG002
+        """Where nobody can rise without another's loss, no other choice is more efficient."""
+        return Choice(self.best.shares, self.best.gap)
+
+    def of_level(self, objective: Threshold) -> Choice:
+        """The efficient optimum; the one at hand should no better one be found."""
+        program = self.pairs.program
+        level = objective.level(program.throughput(self.best.shares))
+        best = Choice(self.best.shares, gap_of_level(program, objective, self.best))
         for relaxation in _RELAXATIONS:
             if best.efficiency_gap <= _PROVEN:
                 break
-            goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=worth)
+            goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=program.normalised_worth)
             try:
                 found = solve_for_sum(self.pairs, goal)
             except SolverError:
                 continue
-            attained = objective.level(found.throughput)
+            attained = objective.level(program.throughput(found.shares))
             loss = level - attained if objective.higher_level_is_better else attained - level
             if loss <= _ACCEPTED_LOSS * abs(level) and found.gap < best.efficiency_gap:
-                best = PackedChoice(found.point, found.gap)
-        return best
-
-
-def _worth(program: PackedProgram) -> Floats:
-    """(K,) normalised throughput of one step per second."""
-    normaliser = proportional_throughput(program.rates, program.capacity)
-    return program.gangs / np.where(normaliser > 0, normaliser, program.fastest)
-
-
-def _gap_by_multipliers(program: PackedProgram, worth: Floats, proof: Proof) -> float:
-    """How much more total worth there can be at this level, from the multipliers of the level alone.
-
-    With ``mu = max_k worth_k / lambda_k`` and demands f, any allocation with ``u >= f`` has
-    ``sum worth (u - f) <= mu sum lambda (u - f) <= mu (supply - sum lambda f)``.
-    """
-    multipliers = proof.point.demand_multipliers
-    total = dot(program.counts * worth, proof.throughput)
-    if not (multipliers > 0).all() or not total > 0:
-        return np.inf
-    return float((worth / multipliers).max()) * max(proof.excess, 0.0) / total
+                best = Choice(found.shares, found.gap)
+        return best if np.isfinite(best.efficiency_gap) else self.as_found()

@@ -15,21 +15,31 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from formulations.core.solution import SolverError
-from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from formulations.core.solution import Answer, SolverError
+from formulations.packed.program import Goal, PackedProgram
 from formulations.reference.mixed_integer import TIGHT, Highs, MixedProgram
 from throughputs import InputError
-from throughputs.arrays import Flags, Floats, Positions
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.errors import one_of
 
 NAME = "class_pairs"
-"""What users may write for ``solver=``, beside "auto"."""
+"""What users may write for ``solver=``, beside "auto" and "highs", which solves the programs."""
 
 _LEAST_PROFIT = 1e-10
 """Profit of a column, relative to what it pays for, above which it is added."""
 
 _MOST_ROUNDS = 100
 """Rounds of generated columns after which this engine gives up."""
+
+
+ENGINES = ("auto", NAME, "highs")
+"""Names of the engine."""
+
+
+def known_engine(solver: str) -> None:
+    """InputError for a solver that is not of this name."""
+    if solver not in ENGINES:
+        raise InputError("solver", found=solver, expected=one_of(solver, ENGINES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +51,7 @@ class Columns:
     type: Positions
     rate_one: Floats
     rate_other: Floats
-    gang: Floats
+    gang: Ints
     unit: Floats
 
     @classmethod
@@ -50,7 +60,7 @@ class Columns:
         g, n = program.group, program.counts
         unit = np.minimum(n[one], n[other]) / np.where(one == other, 2.0, 1.0)
         rate_one, rate_other = program.together[g[one], g[other], type_], program.together[g[other], g[one], type_]
-        return cls(one, other, type_, rate_one, rate_other, program.gangs[one], unit)
+        return cls(one, other, type_, rate_one, rate_other, program.scale_factors[one], unit)
 
     def with_more(self, more: Columns) -> Columns:
         """These and then the others."""
@@ -75,7 +85,7 @@ class Partnering:
 
     def __init__(self, program: PackedProgram) -> None:
         self.program = program
-        self.ends = np.append(program.starts, program.n_classes)
+        self.ends = np.append(program.starts, program.n_jobs)
         self.useful = program.useful[program.group]
         self.k, self.b, self.j = np.nonzero(self.useful)
         self.a = program.group[self.k]
@@ -103,8 +113,8 @@ class Partnering:
     def _ranked(self, profit: Floats) -> Positions:
         """(K, G, M) classes of each group by falling profit."""
         program = self.program
-        K = program.n_classes
-        if len(program.alone) == K:
+        K = program.n_jobs
+        if len(program.together) == K:
             return np.broadcast_to(np.arange(K)[:, None, None], profit.shape)
         order = np.empty(profit.shape, dtype=np.intp)
         for low, high in zip(self.ends[:-1], self.ends[1:], strict=True):
@@ -127,27 +137,24 @@ class ClassPairs:
     Rows: time (K, at most 1 per job), capacity (M, as a fraction), demands (K, in units of the fastest rate). Columns:
     the level, then alone class by class, then pairs as they are added.
 
-    Raises
-    ------
-    InputError
-        `solver` is neither "auto" nor "class_pairs".
+    Parameters
+    ----------
+    most : bound on shares alone. Time implies one of 1; to state it is a better start where no pairs are to come.
     """
 
-    def __init__(self, program: PackedProgram, solver: str = "auto") -> None:
-        if solver not in ("auto", NAME):
-            raise InputError("solver", found=solver, expected=one_of(solver, ("auto", NAME)))
+    def __init__(self, program: PackedProgram, most: float = np.inf) -> None:
         self.program = program
         self.partnering = Partnering(program)
         K, M = program.rates.shape
         self.K, self.M = K, M
         self.gains, self.gpu_cost, self.gain_scale = np.zeros((K, M)), np.zeros(M), 1.0
         self.level_scale = 1.0
-        self.model = self._without_pairs()
+        self.model = self._without_pairs(most)
         nothing = np.zeros(0, dtype=np.intp)
         self.pairs = Columns.of(program, nothing, nothing, nothing)
         self._add(self._promising())
 
-    def __call__(self, goal: Goal) -> PackedPoint:
+    def __call__(self, goal: Goal) -> Answer:
         """Solve for a goal; SolverError when HiGHS stops short of an optimum."""
         self._aim(goal)
         iterations = 0
@@ -157,25 +164,26 @@ class ClassPairs:
             except RuntimeError as error:
                 raise SolverError(f"{NAME}: {error}") from error
             iterations += int(self.model.solver.getInfo().simplex_iteration_count)
-            point = self._point(columns, dual, iterations)
-            if not self._extend(point):
+            answer = self._answer(columns, dual, iterations)
+            if not self._extend(answer):
                 break
-        return point
+        return answer
 
-    def _without_pairs(self) -> Highs:
+    def _without_pairs(self, most: float) -> Highs:
         """The model with the level and the columns alone."""
         from scipy.sparse import csr_array
 
         program, K, M = self.program, self.K, self.M
         k, j, column = np.repeat(np.arange(K), M), np.tile(np.arange(M), K), 1 + np.arange(K * M)
-        use = (program.counts * program.gangs)[:, None] / program.capacity
+        use = (program.counts * program.scale_factors)[:, None] / program.capacity
         rates = program.rates / program.fastest[:, None]
         values = np.concatenate([np.ones(K * M), use.ravel(), -rates.ravel(), np.ones(K)])
         rows = np.concatenate([k, K + j, K + M + k, K + M + np.arange(K)])
         columns = np.concatenate([column, column, column, np.zeros(K, dtype=np.intp)])
         matrix = csr_array((values, (rows, columns)), shape=(2 * K + M, 1 + K * M))
         limits = -np.inf, np.concatenate([np.ones(K + M), np.full(K, np.inf)])
-        stated = MixedProgram.of(matrix, np.zeros(1 + K * M), limits, maximise=True)
+        upper = np.append(np.inf, np.full(K * M, most))
+        stated = MixedProgram.of(matrix, np.zeros(1 + K * M), limits, upper=upper, maximise=True)
         return Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
 
     def _promising(self) -> Columns:
@@ -183,7 +191,7 @@ class ClassPairs:
         program, partnering = self.program, self.partnering
         kept = (
             np.where(program.useful, program.together, 0.0)
-            / np.maximum(program.alone.max(axis=1), 1e-300)[:, None, None]
+            / np.maximum(program.rates[program.starts].max(axis=1), 1e-300)[:, None, None]
         )
         kept = (kept + kept.transpose(1, 0, 2))[program.group]
         _, other, _ = partnering.best(np.zeros_like(kept))
@@ -224,7 +232,7 @@ class ClassPairs:
         fastest = program.fastest
         gains = goal.gains_by_type(program)
         if gains.any():
-            self.gain_scale = max(float((program.counts * gains.max(axis=1) * fastest).max()), 1e-300)
+            self.gain_scale = max(float((program.counts * np.abs(gains).max(axis=1) * fastest).max()), 1e-300)
         else:
             self.gain_scale = 1.0
         self.gains, self.gpu_cost = gains / self.gain_scale, goal.costs(program) / self.gain_scale
@@ -235,7 +243,7 @@ class ClassPairs:
         rows = (K + M + np.arange(K)).astype(np.int32)
         solver.changeRowsBounds(K, rows, np.full(K, -np.inf), upper)
         alone = program.counts[:, None] * self.gains * program.rates
-        alone -= (program.counts * program.gangs)[:, None] * self.gpu_cost
+        alone -= (program.counts * program.scale_factors)[:, None] * self.gpu_cost
         cost = np.concatenate([[0.0 if goal.slopes is None else 1.0], alone.ravel(), self._cost(self.pairs)])
         self.model.set_cost(cost)
         solver.changeColBounds(0, 0.0, 0.0 if goal.slopes is None else np.inf)
@@ -245,30 +253,30 @@ class ClassPairs:
             for k, slope in enumerate((slopes / self.level_scale).tolist()):
                 solver.changeCoeff(K + M + k, 0, slope)
 
-    def _point(self, columns: Floats, dual: Floats, iterations: int) -> PackedPoint:
+    def _answer(self, columns: Floats, dual: Floats, iterations: int) -> Answer:
         program, pairs, K, M = self.program, self.pairs, self.K, self.M
         x, dual = columns[1:], dual * self.gain_scale
         total = x[K * M :] * pairs.unit
         used = np.flatnonzero(total > 0)
         one, other, j, total = pairs.one[used], pairs.other[used], pairs.type[used], total[used]
-        shared = np.zeros((K, len(program.alone), M))
+        shares = np.zeros((K, 1 + len(program.together), M))
+        shares[:, 0] = x[: K * M].reshape(K, M)
         n, g = program.counts, program.group
-        np.add.at(shared, (one, g[other], j), total / n[one])
-        np.add.at(shared, (other, g[one], j), total / n[other])
-        return PackedPoint(
-            alone=x[: K * M].reshape(K, M),
-            shared=shared,
-            demand_multipliers=dual[K + M :] / (program.fastest * n),
-            time_multipliers=dual[:K] / n,
+        np.add.at(shares, (one, 1 + g[other], j), total / n[one])
+        np.add.at(shares, (other, 1 + g[one], j), total / n[other])
+        return Answer(
+            shares,
+            multipliers=dual[K + M :] / (program.fastest * n),
             prices=dual[K : K + M] / program.capacity,
             iterations=iterations,
+            time=dual[:K] / n,
         )
 
-    def _extend(self, point: PackedPoint) -> bool:
+    def _extend(self, answer: Answer) -> bool:
         """Add the pairs that pay most; whether there were any."""
         program = self.program
-        weights = point.demand_multipliers[:, None] + self.gains * self.gain_scale
-        m, prices = point.time_multipliers, point.prices + self.gpu_cost * self.gain_scale
+        weights = answer.multipliers[:, None] + self.gains * self.gain_scale
+        m, prices = answer.time, answer.prices + self.gpu_cost * self.gain_scale
         offers = weights[:, None, :] * program.partner_rates - m[:, None, None]
         found = self.partnering.columns(*self.partnering.best(offers))
         profit = found.profit(weights, m, prices)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.packed.polytope import Pairs
-from formulations.packed.program import PackedPoint, PackedProgram
-from formulations.packed.reduction import Reduction
+from formulations.core.solution import Pairs
+from formulations.packed.program import PackedProgram
 from throughputs.arrays import Flags, Floats, Positions
 
 _SLIVER = 1e-11
@@ -34,35 +33,22 @@ class _Side:
     length: Floats
 
 
-def of_jobs(reduction: Reduction, point: PackedPoint, n_types: int) -> tuple[Floats, Pairs]:
-    """Shares (N, M) of all jobs alone, and pairs of jobs, from the times of the classes; M is `n_types`."""
-    program, N = reduction.program, len(reduction.served)
-    shares = np.zeros((N, n_types))
-    if program is None:
-        return shares, Pairs.none()
-    found = expand(program, point, reduction.of, reduction.jobs)
-    pairs = Pairs(found.first, found.second, reduction.types[found.accelerator].astype(np.int64), found.share)
-    alone = np.where(program.rates > 0, point.alone, 0.0)
-    shares[np.ix_(reduction.jobs, reduction.types)] = alone[reduction.of]
-    return shares, pairs
-
-
-def expand(program: PackedProgram, point: PackedPoint, of: Positions, jobs: Positions) -> Pairs:
-    """Pairs of jobs with the times of `point`.
+def expand(program: PackedProgram, shared: Floats, of: Positions, jobs: Positions) -> Pairs:
+    """Pairs of jobs with the times of `shared` (K, G, M).
 
     Parameters
     ----------
     of : (N,) class of each job, ascending. jobs : (N,) position to report for each job.
     """
-    side = program.total(point.shared)
+    side = program.total(shared)
     one, other, on = np.nonzero(side > 0)
     kept = one <= other
     one, other, on = one[kept], other[kept], on[kept]
     if not len(one):
         return Pairs.none()
-    ends = np.searchsorted(of, np.append(program.starts, program.n_classes))
-    left = _along(point.shared, of, ends, one, other, on)
-    right = _along(point.shared, of, ends, other, one, on)
+    ends = np.searchsorted(of, np.append(program.starts, program.n_jobs))
+    left = _along(shared, of, ends, one, other, on)
+    right = _along(shared, of, ends, other, one, on)
     inside = one == other
     if inside.any():
         left, right = _halved(left, right, inside, np.bincount(left.slot, left.length, len(one)).astype(np.float64))

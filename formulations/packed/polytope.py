@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.arguments import figures, instance
-from throughputs.arrays import Floats, Ints
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Pairs
+from throughputs.arrays import Floats
 from throughputs.numerics import matmul
 from throughputs.packed import PackedColumns
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """P pairs of jobs that share GPUs, sorted by first, second and accelerator.
-
-    Attributes
-    ----------
-    first, second : (P,) positions of the two jobs, first < second.
-    accelerator : (P,) position of the accelerator type whose GPUs they share.
-    share : (P,) share of time, above 0.
-    """
-
-    first: Ints
-    second: Ints
-    accelerator: Ints
-    share: Floats
-
-    @classmethod
-    def none(cls) -> Pairs:
-        """No pairs."""
-        empty = np.zeros(0, dtype=np.int64)
-        return cls(empty, empty, empty, np.zeros(0))
-
-    def __len__(self) -> int:
-        return len(self.share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +51,13 @@ class PackedPolytope:
 
     def throughput(self, shares: Floats, pairs: Pairs) -> Floats:
         """(N,) throughput u that `shares` (N, M) of jobs alone and `pairs` yield."""
-        columns = self.columns
-        one, other = columns.group[pairs.first], columns.group[pairs.second]
-        of_first = columns.together[one, other, pairs.accelerator] * pairs.share
-        of_second = columns.together[other, one, pairs.accelerator] * pairs.share
-        u = (columns.rates * shares).sum(axis=1)
-        u += np.bincount(pairs.first, of_first, minlength=self.n_jobs)
-        return np.asarray(u + np.bincount(pairs.second, of_second, minlength=self.n_jobs))
+        alone = (self.columns.rates * shares).sum(axis=1)
+        return np.asarray(alone + pairs.throughput(pairs.rates(self.columns), self.n_jobs))
 
     def used(self, shares: Floats, pairs: Pairs) -> Floats:
         """(M,) GPUs in use, those of a pair counted once."""
-        sizes, M = self.columns.scale_factors, shares.shape[1]
-        of_pairs = np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
-        return np.asarray(matmul(sizes, shares) + of_pairs)
+        sizes = self.columns.scale_factors
+        return np.asarray(matmul(sizes, shares) + pairs.gpus(sizes, shares.shape[1]))
 
     def violation(self, shares: Floats, pairs: Pairs) -> float:
         """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
@@ -94,10 +65,14 @@ class PackedPolytope:
         if N == 0:
             return 0.0
         sizes = self.columns.scale_factors
-        time = shares.sum(axis=1)
-        for member in (pairs.first, pairs.second):
-            time = time + np.bincount(member, pairs.share, minlength=N)
+        time = shares.sum(axis=1) + pairs.time(N)
         over_capacity = (self.used(shares, pairs) - self.capacity) / np.maximum(self.capacity, 1.0)
         uneven = float(pairs.share[sizes[pairs.first] != sizes[pairs.second]].sum())
         least = min(float(shares.min()), float(pairs.share.min(initial=0.0)))
         return max(float(time.max()) - 1.0, float(over_capacity.max()), -least, uneven, 0.0)
+
+
+def check_polytope(source: str, polytope: Any) -> None:
+    """InputError unless it is a polytope, with pairs or without."""
+    if not isinstance(polytope, PackedPolytope):
+        instance(source, "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")

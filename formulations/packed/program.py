@@ -6,6 +6,7 @@ a solution is, for each class k of n_k equal jobs in group a = g(k)::
     x_kj       time of one job alone on type j
     y_kbj      time of one job on type j beside jobs of group b
 
+in one array of shares (K, 1 + G, M), x first,
 and such times can be realised by pairs of jobs exactly when the two sides of every (a, b, j) are in balance::
 
     sum_{k in a} n_k y_kbj = sum_{k in b} n_k y_kaj          a != b
@@ -22,54 +23,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from throughputs.arrays import Flags, Floats, Positions
+from formulations.core.polytope import Polytope
+from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.numerics import matmul
 
 
-@dataclass(frozen=True, eq=False)
-class PackedProgram:
-    """K classes of jobs in G groups on M accelerator types, each with GPUs.
+class PackedProgram(Polytope):
+    """K classes of jobs in G groups on M accelerator types: the polytope of the classes alone, and time in pairs.
 
-    Attributes
+    Parameters
     ----------
+    alone : the classes without pairs, on types with GPUs.
     group : (K,) group of each class, ascending; every group has a class.
-    counts : (K,) jobs in each class.
-    alone, together : (G, M) and (G, G, M) rates, steps/s, as in `PackedColumns`.
-    scale_factors : (G,) GPUs per gang.
-    capacity : (M,) GPUs, above 0.
+    together : (G, G, M) rates, steps/s, as in `PackedColumns`.
     useful : (G, G, M) symmetric; pairs of groups that some optimum may need (`useful_pairs`).
     """
 
+    time_follows = False
+
+    def __init__(self, alone: Polytope, group: Positions, together: Floats, useful: Flags) -> None:
+        super().__init__(alone.columns, alone.capacity, alone.counts)
+        vars(self).update(alone=alone, group=group, together=together, useful=useful)
+
+    alone: Polytope
     group: Positions
-    counts: Floats
-    alone: Floats
     together: Floats
-    scale_factors: Floats
-    capacity: Floats
     useful: Flags
-
-    @property
-    def n_classes(self) -> int:
-        """K."""
-        return len(self.group)
-
-    @cached_property
-    def rates(self) -> Floats:
-        """(K, M) rates alone."""
-        return self.alone[self.group]
 
     @cached_property
     def partner_rates(self) -> Floats:
         """(K, G, M) rates beside each group; 0 where the pair is of no use."""
         return np.where(self.useful, self.together, 0.0)[self.group]
-
-    @cached_property
-    def gangs(self) -> Floats:
-        """(K,) GPUs per gang."""
-        return self.scale_factors[self.group]
 
     @cached_property
     def fastest(self) -> Floats:
@@ -80,24 +68,104 @@ class PackedProgram:
     @cached_property
     def starts(self) -> Positions:
         """(G,) first class of each group."""
-        return np.searchsorted(self.group, np.arange(len(self.alone)))
+        return np.searchsorted(self.group, np.arange(len(self.together)))
+
+    @cached_property
+    def single(self) -> Flags:
+        """(K,) classes of one job, which is not its own partner."""
+        return np.asarray(self.counts == 1)
 
     def total(self, times: Floats) -> Floats:
         """(G, ...) sum of `times` (K, ...) of one job over the jobs of each group."""
         counts = self.counts.reshape(-1, *(1,) * (times.ndim - 1))
         return np.asarray(np.add.reduceat(counts * times, self.starts))
 
-    def used(self, point: PackedPoint) -> Floats:
+    def used(self, shares: Floats) -> Floats:
         """(M,) GPUs in use, those of a pair counted once."""
-        return np.asarray(matmul(self.counts * self.gangs, point.alone + 0.5 * point.shared.sum(axis=1)))
+        return np.asarray(matmul(self.loads, shares[:, 0] + 0.5 * shares[:, 1:].sum(axis=1)))
 
-    def throughput_by_type(self, point: PackedPoint) -> Floats:
+    def throughput_by_type(self, shares: Floats) -> Floats:
         """(K, M) throughput of one job of each class on each type."""
-        return np.asarray(self.rates * point.alone + (self.partner_rates * point.shared).sum(axis=1))
+        return np.asarray(self.rates * shares[:, 0] + (self.partner_rates * shares[:, 1:]).sum(axis=1))
 
-    def throughput(self, point: PackedPoint) -> Floats:
+    def throughput(self, shares: Floats) -> Floats:
         """(K,) throughput of one job of each class."""
-        return np.asarray((self.rates * point.alone).sum(1) + (self.partner_rates * point.shared).sum((1, 2)))
+        return np.asarray((self.rates * shares[:, 0]).sum(1) + (self.partner_rates * shares[:, 1:]).sum((1, 2)))
+
+    def repaired(self, shares: Floats) -> Floats:
+        """The same times, lowered where they exceed a row or their other side; nothing is ever raised.
+
+        In order: time of each class, balance of each pair of groups, no job beside itself, capacity of each type. As
+        each step only lowers (the last one lowers both sides of a pair alike), no step undoes an earlier one.
+        """
+        g = self.group
+        shares = np.clip(np.nan_to_num(shares), 0.0, None)
+        x, y = shares[:, 0], np.where(self.useful[g], shares[:, 1:], 0.0)
+        busy = np.maximum(x.sum(1) + y.sum((1, 2)), 1.0)
+        x, y = x / busy[:, None], self._not_beside_itself(y / busy[:, None, None])
+        side = self.total(y)
+        lower = np.minimum(side, side.transpose(1, 0, 2))
+        y *= np.divide(lower, side, out=np.zeros_like(side), where=side > 0)[g]
+        lowered = np.concatenate([x[:, None], y], axis=1)
+        used = self.used(lowered)
+        return lowered * np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
+
+    def _not_beside_itself(self, y: Floats) -> Floats:
+        """Lower the time inside a group of a single job that exceeds what the others of its group have."""
+        k = np.arange(len(y))
+        inside = y[k, self.group]
+        others = self.total(inside)[self.group] - inside
+        y[k, self.group] = np.where(self.single[:, None] & (inside > others), np.maximum(others, 0.0), inside)
+        return y
+
+    def supply_at(self, multipliers: Floats, prices: Floats, time: Floats | None = None, gpu_cost: Any = 0.0) -> float:
+        """Most that the cluster can earn, ``max sum_kj n_k weight_kj u_kj``: `time_worth` and prices pay for it.
+
+        Parameters
+        ----------
+        multipliers : (K,) or (K, M) weights.
+        gpu_cost : (M,) d, where GPUs in use cost something and ``sum_j d_j v_j`` is taken off.
+        """
+        assert time is not None
+        paid = self.time_worth(multipliers, time, prices + gpu_cost)
+        return float(matmul(self.counts, paid) + matmul(self.capacity, prices))
+
+    def time_worth(self, weights: Floats, time: Floats, due: Floats) -> Floats:
+        """(K,) worth m of one job's time, at least `time` (K,), that pays for every column with what is `due` (M,)::
+
+            m_k >= weight_kj T_kj - s_k due_j
+            m_k + m_l >= weight_kj T'_{k|l,j} + weight_lj T'_{l|k,j} - s_k due_j
+
+        Without sharing the least m has a closed form; with it `time` is raised: first to the columns alone, then each
+        class by half of the worst of its pairs (both members of a pair that lacks d are raised by at least d / 2).
+        """
+        weights = weights[:, None] if weights.ndim == 1 else weights
+        due = self.scale_factors[:, None] * due
+        m = np.maximum(time, (weights * self.rates - due).max(axis=1))
+        if self.useful.any():
+            earned = self.beyond_time(weights, self.partner_rates, m) - due[:, None]
+            m = m + 0.5 * np.maximum(np.where(self.useful[self.group], earned, 0.0).max(axis=(1, 2)), 0.0)
+        return np.asarray(m)
+
+    def beyond_time(self, weights: Floats, partner_rates: Floats, time: Floats) -> Floats:
+        """(K, G, M) what a pair of a class and the best partner in each group earns beyond what their time is worth.
+
+        The best partner within a group is the same for all classes of another group, so this costs O(K G M).
+        """
+        g, k = self.group, np.arange(len(self.group))
+        profit = weights[:, None, :] * partner_rates - time[:, None, None]
+        partner = np.maximum.reduceat(profit, self.starts).transpose(1, 0, 2)[g]
+        partner[k, g] = self._best_other(profit[k, g])
+        return np.asarray(profit + partner)
+
+    def _best_other(self, profit: Floats) -> Floats:
+        """(K, M) best of `profit` (K, M) among the other jobs of the group: a single job is not its own partner."""
+        best = np.maximum.reduceat(profit, self.starts)[self.group]
+        at_top = profit >= best
+        alone_there = np.add.reduceat(at_top, self.starts, dtype=np.int64)[self.group] == 1
+        unrivalled = at_top & self.single[:, None] & alone_there
+        second = np.maximum.reduceat(np.where(unrivalled, -np.inf, profit), self.starts)[self.group]
+        return np.where(unrivalled, second, best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,27 +192,7 @@ class Goal:
         return np.zeros(len(program.capacity)) if self.gpu_cost is None else self.gpu_cost
 
 
-@dataclass(frozen=True, eq=False)
-class PackedPoint:
-    """An unproven solution.
-
-    Attributes
-    ----------
-    alone : (K, M) x. shared : (K, G, M) y.
-    demand_multipliers : (K,) lambda, of one job's demand; zeros without demands.
-    time_multipliers : (K,) m, of one job's time.
-    prices : (M,) p, of a GPU.
-    """
-
-    alone: Floats
-    shared: Floats
-    demand_multipliers: Floats
-    time_multipliers: Floats
-    prices: Floats
-    iterations: int
-
-
-def useful_pairs(alone: Floats, together: Floats, scale_factors: Floats, jobs: Floats) -> Flags:
+def useful_pairs(alone: Floats, together: Floats, scale_factors: Ints, jobs: Floats | Ints) -> Flags:
     """(G, G, M) pairs of groups that are worth a column, given how many jobs each group has.
 
     A pair on type j is of no use when ``T'_a / T_a + T'_b / T_b <= 1`` (0/0 counts as 0, anything else over 0 as

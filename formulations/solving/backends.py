@@ -6,18 +6,16 @@ names the one that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
+from formulations.core.objectives import Objective
+from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from throughputs import InputError
 from throughputs.errors import one_of
-
-Run = Callable[..., Answer]
-"""Called with a polytope and an objective."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,8 @@ class Backend:
         """Packages that are not installed."""
         return tuple(package for package in self.requires if not _installed(package))
 
-    def load(self) -> Run:
-        """The function that solves; raises InputError when a package is missing."""
+    def __call__(self, polytope: Polytope, objective: Objective) -> Answer:
+        """What it finds, unproven; raises InputError when a package is missing."""
         if self.missing:
             raise InputError(
                 "solver",
@@ -57,8 +55,8 @@ class Backend:
                 found=f"no package {', '.join(self.missing)}",
                 expected=f"it to be installed: {self.install}",
             )
-        run: Run = getattr(import_module(self.module), self.function)
-        return run
+        answer: Answer = getattr(import_module(self.module), self.function)(polytope, objective)
+        return answer
 
 
 @cache

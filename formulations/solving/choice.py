@@ -123,7 +123,9 @@ class Among:
     def of_level(self, objective: Threshold) -> Choice:
         """Where every job has what it demands at the level: the most worth, and the most even of that."""
         polytope, best = self.polytope, self.best
-        gap, unique = _merit_of_level(polytope, objective, best)
+        gap, everyone = gap_of_level(polytope, objective, best), np.ones(polytope.n_jobs, dtype=bool)
+        worth = best.multipliers[:, None] * polytope.rates
+        unique = gap <= 2 * EVENNESS and _is_unique(polytope, worth, best.dual_prices, everyone)
         if _settled(polytope, gap, unique):
             return Choice(_without_negligible(polytope, best.shares), gap)
         level = objective.level(polytope.throughput(best.shares))
@@ -237,24 +239,20 @@ def _spread(polytope: Polytope, u: Floats, relaxation: float, start: Floats) -> 
     return Choice(shares * np.divide(u, found, out=np.ones_like(u), where=found > u)[:, None], 0.0)
 
 
-def _merit_of_level(polytope: Polytope, objective: Threshold, best: Certificate) -> tuple[float, bool]:
-    """Efficiency gap of the optimum that was found, as far as its multipliers prove it, and whether it is the only one.
+def gap_of_level(polytope: Polytope, objective: Threshold, best: Certificate) -> float:
+    """Efficiency gap of the optimum that was found, as far as its multipliers prove it.
 
     Allocations that attain the level have ``u >= d``, and ``sum n lambda (u - d)`` is at most what the bound leaves;
     so their worth exceeds ``sum n g d`` by at most that times the largest ``g / lambda``.
     """
     if not (best.multipliers > 0).all():
-        return np.inf, False
+        return np.inf
     u = polytope.throughput(best.shares)
     owed = dot(polytope.counts * best.multipliers, objective.demand(objective.level(u)))
-    supply = polytope.supply_at(best.multipliers, best.dual_prices)
+    supply = polytope.supply_at(best.multipliers, best.dual_prices, best.time)
     left = max(supply - owed, _ROUNDING * supply)
-    gains = polytope.normalised_worth
-    gap = float((gains / best.multipliers).max()) * left / dot(polytope.counts * gains, u)
-    if gap > 2 * EVENNESS or polytope.n_jobs > _MOST_CLASSES_TO_EVEN:
-        return gap, False
-    everyone = np.ones(polytope.n_jobs, dtype=bool)
-    return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
+    gains, total = polytope.normalised_worth, dot(polytope.counts * polytope.normalised_worth, u)
+    return float((gains / best.multipliers).max()) * left / total if total > 0 else np.inf
 
 
 def _without_negligible(polytope: Polytope, shares: Floats) -> Floats:

@@ -58,6 +58,7 @@ def test_the_accelerator_type() -> None:
     assert "accelerator" in refused(asked)
     assert told(f"{asked} --accelerator t4")["cluster"] == "t4:4"
     assert "--gpus-per-server" in refused(f"{asked} --accelerator t4 --gpus-per-server t4:2")
+    assert "--accelerator" in refused(f"{RUN.replace('n2g2.csv', 't4:4')} --policy fifo --accelerator t4")
     assert told("throughputs describe speeds --accelerator t4")["accelerators"] == ["t4"]
 
 

@@ -13,12 +13,9 @@ from formulations import (
     PackedPolytope,
     Polytope,
     WaterFilling,
-    maximise_packed_ratio,
-    maximise_packed_worth,
     maximise_ratio,
     maximise_worth,
     solve,
-    solve_packed,
 )
 from tests.formulations.programs import (
     FEATURES,
@@ -154,14 +151,14 @@ def test_the_first_gpu_of_a_type_and_what_nobody_knows():
     np.testing.assert_allclose(solve(joined, MaxMin([1, 1])).prices, [1.0, np.nan, 2.0], rtol=1e-9)
     np.testing.assert_allclose(solve(joined, MaxSum([1, 1])).prices, [1.0, 3.0, 2.0], rtol=1e-9)
     assert np.isnan(solve(with_capacity(joined, [0, 0, 0]), MaxMin([1, 1])).prices).all()
-    ratio = maximise_ratio(polytope_of([[1.0, 10.0, 0.1]], None, [1.0, 0.0, 0.0]), [1], np.ones((1, 3)))
+    ratio = maximise_ratio(polytope_of([[1.0, 10.0, 0.1]], None, [1.0, 0.0, 0.0]), np.ones(3))
     np.testing.assert_array_equal(ratio.prices, [0.0, np.nan, 0.0])
 
 
 @pytest.mark.parametrize("kind", LINEAR)
 def test_efficient_nobody_gains_unless_another_loses(kind):
     """By simplex above what everybody has: over shares, and over shares in pairs."""
-    for draw, run, engines in ((draw_contended, solve, ("auto", "highs")), (draw_packed, solve_packed, ("auto",))):
+    for draw, run, engines in ((draw_contended, solve, ("auto", "highs")), (draw_packed, solve, ("auto",))):
         for seed in range(3):
             polytope, objectives = draw(seed)
             for solver in engines:
@@ -184,7 +181,7 @@ def test_order_of_jobs_in_pairs_changes_no_bit(kind):
         polytope, objectives = draw_packed(4000 + seed, largest=12)
         order = np.random.default_rng(seed).permutation(polytope.n_jobs)
         shuffled = with_jobs(polytope, order)
-        one, other = solve_packed(polytope, objectives[kind]), solve_packed(shuffled, objectives[kind].take(order))
+        one, other = solve(polytope, objectives[kind]), solve(shuffled, objectives[kind].take(order))
         np.testing.assert_array_equal(one.shares[order], other.shares, err_msg=f"seed {seed}")
         assert other.objective == pytest.approx(one.objective, rel=1e-12, nan_ok=True)
         u, v = given(polytope, one)[0], given(shuffled, other)[0]
@@ -197,7 +194,7 @@ def test_identical_jobs_are_treated_alike_in_pairs():
         polytope, objectives = draw_packed(seed)
         thrice = np.repeat(np.arange(polytope.n_jobs), 3)
         tripled = with_jobs(polytope, thrice)
-        found = solve_packed(tripled, objectives["max_min"].take(thrice))
+        found = solve(tripled, objectives["max_min"].take(thrice))
         group, pairs = tripled.columns.group, found.pairs
         beside = np.zeros((len(thrice), len(polytope.columns.alone)))
         np.add.at(beside, (pairs.first, group[pairs.second]), pairs.share)
@@ -218,7 +215,7 @@ def draw_floors(seed, pairs):
     else:
         polytope = draw_contended(seed)[0]
     rates = polytope.columns.rates
-    fair = (solve_packed if pairs else solve)(polytope, MaxMin(rates.max(axis=1)))
+    fair = solve(polytope, MaxMin(rates.max(axis=1)))
     return (
         polytope,
         0.4 * given(polytope, fair)[0],
@@ -232,17 +229,10 @@ def draw_floors(seed, pairs):
 def test_prices_above_floors_are_what_more_gpus_bring(pairs, ratio):
     for seed in range(3):
         polytope, floors, gains, cost = draw_floors(seed, pairs)
-        of, ones = polytope.columns, np.ones(polytope.n_jobs)
 
-        def run(capacity, p=polytope, f=floors, g=gains, c=cost, of=of, ones=ones):
+        def run(capacity, p=polytope, f=floors, g=gains, c=cost):
             p = with_capacity(p, capacity)
-            if ratio:
-                return (
-                    maximise_packed_ratio(p, c, f)
-                    if pairs
-                    else maximise_ratio(p, ones, np.outer(of.scale_factors, c), f)
-                )
-            return maximise_packed_worth(p, g, f) if pairs else maximise_worth(p, g * of.rates, f)
+            return maximise_ratio(p, c, f) if ratio else maximise_worth(p, g, f)
 
         at = run(polytope.capacity)
         for j in np.flatnonzero(np.isfinite(at.prices)):

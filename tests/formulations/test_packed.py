@@ -19,11 +19,10 @@ from formulations import (
     Polytope,
     isolated_throughput,
     keep_most_floors,
-    keep_most_packed_floors,
-    maximise_packed_ratio,
-    maximise_packed_worth,
+    maximise_ratio,
+    maximise_worth,
     proportional_throughput,
-    solve_packed,
+    solve,
 )
 from tests.formulations.programs import (
     draw_packed,
@@ -41,15 +40,15 @@ def test_a_pair_by_hand():
     """A rate together where that alone is 0; a job is not its own partner; one that gains nothing is set aside."""
     together = np.zeros((2, 2, 1))
     together[0, 1, 0], together[1, 0, 0] = 0.3, 0.1
-    found = solve_packed(PackedPolytope(PackedColumns([0, 1], [[0.0], [1.0]], together), [1.0]), MaxMin([1, 1]))
+    found = solve(PackedPolytope(PackedColumns([0, 1], [[0.0], [1.0]], together), [1.0]), MaxMin([1, 1]))
     assert (found.served.all(), found.objective) == (True, pytest.approx(0.25, rel=1e-9))
     # the long job cannot fill more than half of the time beside the short ones: 0.45 t + 0.45 t + t = 12.5 steps
     long = PackedPolytope(PackedColumns([0, 0, 0], [[1.0]], [[[0.9]]]), [1.0])
-    found = solve_packed(long, Makespan([10.0, 1.0, 1.5]))
+    found = solve(long, Makespan([10.0, 1.0, 1.5]))
     # 2.5 / 0.9 s beside both others, and the rest of the 10 steps alone
     assert found.objective == pytest.approx(2.5 / 0.9 + 7.5, rel=1e-8)
     aside = PackedColumns([0, 1, 0], [[1.0], [0.0]], np.full((2, 2, 1), 0.6) * np.array([1, 0])[:, None, None])
-    found = solve_packed(PackedPolytope(aside, [1]), MaxMin(np.ones(3)))
+    found = solve(PackedPolytope(aside, [1]), MaxMin(np.ones(3)))
     assert (found.served.tolist(), found.objective) == ([True, False, True], pytest.approx(0.6))
     assert found.shares[1].sum() == 0
 
@@ -59,13 +58,11 @@ def test_expansion_has_few_pairs():
     for sizes in ((7, 5), (2, 2), (9, 1), (12, 8)):
         together = 0.9 * (1 - np.eye(2))[:, :, None]
         polytope = PackedPolytope(PackedColumns(np.repeat([0, 1], sizes), np.ones((2, 1)), together), [1.0])
-        found = solve_packed(polytope, MaxMin(np.repeat([1 / sizes[0], 1 / sizes[1]], sizes)))
+        found = solve(polytope, MaxMin(np.repeat([1 / sizes[0], 1 / sizes[1]], sizes)))
         assert found.objective == pytest.approx(0.9)
         assert len(found.pairs) == sum(sizes) - np.gcd(*sizes)
     for n in (2, 3, 6, 7):
-        found = solve_packed(
-            PackedPolytope(PackedColumns(np.zeros(n, int), [[1.0]], [[[0.9]]]), [1.0]), MaxMin(np.ones(n))
-        )
+        found = solve(PackedPolytope(PackedColumns(np.zeros(n, int), [[1.0]], [[[0.9]]]), [1.0]), MaxMin(np.ones(n)))
         assert found.objective == pytest.approx(1.8 / n)
         assert len(found.pairs) == (n // 2 if n % 2 == 0 else n)
 
@@ -100,8 +97,8 @@ def test_fewest_floors_are_given_up():
         polytope, gains, cost, floors = draw_floors(seed, largest=7, ambition=1.2)
         plain, wanted = Polytope(polytope.columns.plain, polytope.capacity), np.flatnonzero(floors > 0)
         order = np.random.default_rng(seed).permutation(len(floors))
-        for p, keep in ((polytope, keep_most_packed_floors), (plain, keep_most_floors)):
-            kept, C = keep(p, floors), written_out(p.columns).rate.shape[1]
+        for p in (polytope, plain):
+            kept, C = keep_most_floors(p, floors), written_out(p.columns).rate.shape[1]
 
             def keepable(jobs, p=p, floors=floors, C=C):
                 asked = np.where(np.isin(np.arange(len(floors)), jobs), floors, 0.0)
@@ -114,13 +111,13 @@ def test_fewest_floors_are_given_up():
             np.testing.assert_allclose(kept.floors, np.where(kept.kept, floors, 0.0), rtol=2e-6)
             given_up += largest < len(wanted)
             shuffled = with_jobs(p, order)
-            again = keep(shuffled, floors[order], np.argsort(order))
+            again = keep_most_floors(shuffled, floors[order], np.argsort(order))
             np.testing.assert_array_equal(kept.kept[order], again.kept, err_msg=f"seed {seed}")
-        kept = keep_most_packed_floors(polytope, floors).floors
+        kept = keep_most_floors(polytope, floors).floors
         shuffled = with_jobs(polytope, order)
         for one, other in (
-            (maximise_packed_worth(polytope, gains, kept), maximise_packed_worth(shuffled, gains[order], kept[order])),
-            (maximise_packed_ratio(polytope, cost, kept), maximise_packed_ratio(shuffled, cost, kept[order])),
+            (maximise_worth(polytope, gains, kept), maximise_worth(shuffled, gains[order], kept[order])),
+            (maximise_ratio(polytope, cost, kept), maximise_ratio(shuffled, cost, kept[order])),
         ):
             np.testing.assert_array_equal(one.shares[order], other.shares, err_msg=f"seed {seed}")
     assert given_up > 5
@@ -138,18 +135,18 @@ def test_a_floor_that_no_gpus_could_keep_changes_nothing_for_others():
 
 def test_sharing_keeps_floors_that_taking_turns_cannot_and_nobody_none():
     columns, floors = PackedColumns([0, 0], [[1.0]], [[[0.8]]]), np.array([0.7, 0.7])
-    assert keep_most_packed_floors(PackedPolytope(columns, [1.0]), floors).kept.all()
+    assert keep_most_floors(PackedPolytope(columns, [1.0]), floors).kept.all()
     assert keep_most_floors(Polytope(columns.plain, [1.0]), floors).kept.sum() == 1
     idle = PackedPolytope(PackedColumns([0, 0], [[0.0]], [[[0.0]]]), [1])
     for found in (
-        maximise_packed_worth(idle, np.ones(2)),
-        maximise_packed_ratio(idle, [1.0]),
-        solve_packed(idle, MaxMin([1, 1])),
+        maximise_worth(idle, np.ones(2)),
+        maximise_ratio(idle, [1.0]),
+        solve(idle, MaxMin([1, 1])),
     ):
         assert (found.status, found.served.any()) == ("empty", False)
-    assert keep_most_packed_floors(idle, np.array([1.0, 0.0])).dropped.tolist() == [True, False]
+    assert keep_most_floors(idle, np.array([1.0, 0.0])).dropped.tolist() == [True, False]
     none = PackedColumns([], np.zeros((0, 1)), np.zeros((0, 0, 1)), accelerators=["v100"])
-    assert solve_packed(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
+    assert solve(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
 
 
 def test_recorded_optima(reference_data):
@@ -184,7 +181,7 @@ def test_recorded_optima(reference_data):
             (Makespan(steps), exact["min_total_duration_packed"]["T_optimal_s"]),
             (FinishTimeFairness(elapsed, steps * priority, isolated), exact["finish_time_fairness_packed"]["max_rho"]),
         ):
-            found = solve_packed(polytope, goal)
+            found = solve(polytope, goal)
             verify(polytope, goal, found, name)
             assert found.objective == pytest.approx(float(recorded), rel=1e-6)
 
@@ -204,7 +201,7 @@ def test_the_published_makespan_is_the_point_of_ecos(seed):
     together = kept * np.maximum(alone, 0.1)[:, None]
     polytope = PackedPolytope(PackedColumns(rng.integers(0, 6, n), alone, together, size), [3.0, 2.0, 2.0])
     goal, general = Makespan(rng.uniform(1e3, 1e5, n)), written_out(polytope.columns)
-    best = solve_packed(polytope, goal)
+    best = solve(polytope, goal)
     ours, time = published_makespan(polytope, goal, best), bisected_makespan(best.objective)
     C = general.rate.shape[1]
     rows = scipy.sparse.vstack([-scipy.sparse.identity(C), general.usage, general.time, -general.rate])

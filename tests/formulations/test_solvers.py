@@ -24,7 +24,6 @@ from formulations import (
     WaterFilling,
     isolated_throughput,
     solve,
-    solve_packed,
 )
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, NotAcceptedError
@@ -80,7 +79,7 @@ def test_optimum_in_pairs_is_proven_by_hand(kind, blocks):
     hard = [(seed, 8) for seed in range(8 * blocks)] + [(200_357, 60), (200_642, 60), (100_637, 9), (100_434, 9)]
     for seed, largest in hard:
         polytope, objectives = draw_packed(seed, largest)
-        found = solve_packed(polytope, objectives[kind])
+        found = solve(polytope, objectives[kind])
         verify(polytope, objectives[kind], found, f"seed {seed}")
         if found.served.any() and kind != "max_sum":
             assert found.efficiency_gap <= 1e-6, f"seed {seed}"
@@ -216,7 +215,7 @@ def test_every_path_takes_an_objective_of_ones_own(solver):
         polytope, objective = above_reserve(seed, 7)
         if solver == "class_pairs":
             apart = PackedColumns(np.arange(7), polytope.rates, np.zeros((7, 7, 3)), polytope.scale_factors)
-            found = solve_packed(PackedPolytope(apart, polytope.capacity), objective)
+            found = solve(PackedPolytope(apart, polytope.capacity), objective)
         else:
             found = solve(polytope, objective, solver=solver)
             supply = polytope.supply_at(found.multipliers, found.prices)
@@ -251,26 +250,23 @@ def test_optimal_is_what_is_proven_within_the_tolerance(monkeypatch, kind, loss,
     """A solver that gives a part of every share away; the tolerance is 1e-7."""
 
     class Rough:
-        name, starts, aggregates = "rough", False, True
+        name, aggregates = "rough", True
 
-        def load(self):
-            def run(polytope, objective):
-                answer = get_backend("structured").load()(polytope, objective)
-                return replace(answer, shares=answer.shares * (1.0 - loss))
-
-            return run
+        def __call__(self, polytope, objective):
+            answer = get_backend("structured")(polytope, objective)
+            return replace(answer, shares=answer.shares * (1.0 - loss))
 
     exact = ClassPairs.__call__
 
     def rough_pairs(pairs, goal):
-        point = exact(pairs, goal)
-        return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
+        answer = exact(pairs, goal)
+        return replace(answer, shares=answer.shares * (1.0 - loss))
 
     polytope = polytope_of(RATES, None, [1.0, 1.0])
     if kind == "pairs":
         monkeypatch.setattr(ClassPairs, "__call__", rough_pairs)
         columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
-        found = solve_packed(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"])
+        found = solve(PackedPolytope(columns, [1.0, 1.0]), ROUGH["max_min"])
     else:
         monkeypatch.setattr(formulations.solving.choice, "in_order", lambda *_: [Rough()])
         found = solve(polytope, ROUGH[kind], solver="rough")

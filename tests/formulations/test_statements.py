@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,12 +21,9 @@ from formulations import (
     PackedPolytope,
     assign_to_lines,
     keep_most_floors,
-    maximise_packed_ratio,
-    maximise_packed_worth,
     maximise_ratio,
     maximise_worth,
     solve,
-    solve_packed,
     solve_plan,
 )
 from formulations.columns import ColumnProgram, Rows, Total, solve_columns
@@ -127,7 +125,7 @@ def of_shares(kind: str, seed: int, *, paired: bool = False, part: float = 1.0) 
     polytope, goals = (draw_pairs if paired else draw)(seed)
     polytope = with_capacity(polytope, part * polytope.capacity)
     goal = goals[kind]
-    found = (solve_packed if paired else solve)(polytope, goal)
+    found = solve(polytope, goal)
     assert found.status == "optimal"
     # steps are stated in seconds on the fastest type, and a makespan in parts of the one found: in such units general
     # solvers are accurate
@@ -150,39 +148,24 @@ def of_shares(kind: str, seed: int, *, paired: bool = False, part: float = 1.0) 
 def floors_of(polytope: Any, part: float) -> tuple[Any, Any]:
     """(N,) a part of what all can have in equal parts of their fastest; gains (N, M)."""
     rates, rng = polytope.columns.rates, np.random.default_rng(polytope.n_jobs)
-    run = solve_packed if isinstance(polytope, PackedPolytope) else solve
-    return part * run(polytope, MaxMin(rates.max(axis=1))).objective * rates.max(axis=1), rng.uniform(
+    return part * solve(polytope, MaxMin(rates.max(axis=1))).objective * rates.max(axis=1), rng.uniform(
         0.5, 2, rates.shape
     )
 
 
-def of_worth(seed: int) -> Case:
-    polytope = draw(seed)[0]
+def of_worth(seed: int, paired: bool = False) -> Case:
+    polytope = (draw_pairs if paired else draw)(seed)[0]
     floors, gains = floors_of(polytope, 0.8)
-    found = maximise_worth(polytope, gains * polytope.rates, floors)
-    return proven(shares.most_worth(polytope, gains, floors), found, point={"x": found.shares})
+    found = maximise_worth(polytope, gains, floors)
+    point = {} if paired else {"x": found.shares}
+    return proven(shares.most_worth(polytope, gains, floors), found, point=point)
 
 
-def of_ratio(seed: int) -> Case:
-    polytope = draw(seed)[0]
-    floors, gains = floors_of(polytope, 0.8 * (seed % 4 > 0))
-    cost = np.linspace(1.0, 2.0, len(polytope.capacity))
-    found = maximise_ratio(polytope, gains[:, 0], np.outer(polytope.scale_factors, cost), floors)
-    return proven(shares.most_per_cost(polytope, gains[:, 0], cost, floors), found)
-
-
-def of_worth_in_pairs(seed: int) -> Case:
-    polytope = draw_pairs(seed)[0]
-    floors, gains = floors_of(polytope, 0.8)
-    found = maximise_packed_worth(polytope, gains, floors)
-    return proven(shares.most_worth(polytope, gains, floors), found)
-
-
-def of_ratio_in_pairs(seed: int) -> Case:
-    polytope = draw_pairs(seed)[0]
+def of_ratio(seed: int, paired: bool = False) -> Case:
+    polytope = (draw_pairs if paired else draw)(seed)[0]
     floors, ones = floors_of(polytope, 0.8 * (seed % 4 > 0))[0], np.ones(polytope.n_jobs)
     cost = np.linspace(1.0, 2.0, len(polytope.capacity))
-    found = maximise_packed_ratio(polytope, cost, floors)
+    found = maximise_ratio(polytope, cost, floors)
     return proven(shares.most_per_cost(polytope, ones, cost, floors), found)
 
 
@@ -324,8 +307,8 @@ FAMILIES: dict[str, tuple[Callable[[int], Case], tuple[str, str]]] = {
     },
     "worth": (of_worth, LINEAR),
     "ratio": (of_ratio, LINEAR),
-    "worth in pairs": (of_worth_in_pairs, LINEAR),
-    "ratio in pairs": (of_ratio_in_pairs, LINEAR),
+    "worth in pairs": (partial(of_worth, paired=True), LINEAR),
+    "ratio in pairs": (partial(of_ratio, paired=True), LINEAR),
     "floors": (of_floors, WHOLE),
     "rounds": (of_rounds, WHOLE),
     "leases": (of_leases, WHOLE),

@@ -11,7 +11,6 @@ from formulations import (
     WaterFilling,
     proportional_throughput,
     solve,
-    solve_packed,
 )
 from formulations.levels.water_filling import Level, fill
 from tests.formulations.filling_reference import reference_filling
@@ -92,7 +91,7 @@ def test_pairs_hand_time_on_as_their_rules_say():
         if seed % 2:
             tree = draw_hierarchy(rng, polytope.n_jobs)
             objective = WaterFilling(objective.units, rng.choice([1.0, 2.0, 5.0], polytope.n_jobs), tree)
-        polytope, objective, found = served(polytope, objective, solve_packed)
+        polytope, objective, found = served(polytope, objective, solve)
         if found.status != "empty":
             assert found.status == "optimal"
             assert shortfall(polytope, objective, found) <= 2e-5, f"seed {seed}"
@@ -104,7 +103,7 @@ def test_one_pair_and_one_job_apart():
     together[0, 0] = 1.0
     polytope = PackedPolytope(PackedColumns([0, 0, 1], [[1.0], [1.0]], together), [1.5])
     for weights, expected in (([1.0, 1.0, 1.0], 0.75), ([4.0, 4.0, 1.0], [1.0, 1.0, 0.5])):
-        found = solve_packed(polytope, WaterFilling(np.ones(3), weights))
+        found = solve(polytope, WaterFilling(np.ones(3), weights))
         np.testing.assert_allclose(given(polytope, found)[0], expected, atol=1e-8)
 
 

@@ -192,9 +192,9 @@ def test_killed_before_any_line_of_a_commit(job, stride):
 
 
 def test_an_epoch_is_never_lowered_and_may_be_raised_twice(job):
-    raise_epoch(job.folder, Grant("a-job", 5, reason="first"))
-    raise_epoch(job.folder, Grant("a-job", 5, reason="again"))
-    assert read_file(job.folder / LEASE_FILE, Grant).reason == "again"
+    raise_epoch(job.folder, Grant("a-job", 5, gpus=2))
+    raise_epoch(job.folder, Grant("a-job", 5, gpus=3))
+    assert read_file(job.folder / LEASE_FILE, Grant).gpus == 3
     with pytest.raises(StaleLeaseError, match="of epoch 5, later than 4"):
         raise_epoch(job.folder, Grant("a-job", 4))
 

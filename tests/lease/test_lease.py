@@ -46,7 +46,7 @@ def test_a_loop_runs_through_and_reports(job, lease):
         time.sleep(0.01)
     assert lease.steps == 4
     report = job.report
-    assert (report.state, report.steps, report.total_steps, report.epoch) == ("done", 4, 4, 1)
+    assert (report.state, report.steps, report.epoch) == ("done", 4, 1)
     assert report.trained_steps == 3
     assert 0.03 <= report.trained_seconds < 60
     assert report.start_seconds > 0
@@ -59,14 +59,14 @@ def test_the_end_of_a_lease_ends_the_loop_with_a_checkpoint(job, lease, inside):
         for batch in lease(range(10)):
             assert (epoch, batch) <= (1, 1)
             if (epoch, batch) == (1, 1):
-                job.write(ends=True, reason="another job has its turn")
+                job.write(ends=True)
                 notice()
             if inside:
                 assert lease.checkpoint_if_ending(save_steps(lease)) == ((epoch, batch) == (1, 1))
     assert lease.checkpoint_if_ending(fail if inside else save_steps(lease))
     lease.done()
     report = job.report
-    assert (report.state, report.message, report.steps) == ("ending", "another job has its turn", 12)
+    assert (report.state, report.steps) == ("ending", 12)
     assert report.saved_steps == 12
     assert abs(report.saved_at - time.time()) < 60
     assert 0 < report.save_seconds < 60

@@ -12,7 +12,7 @@ from allocator.policies.gavel.packed import FinishTimeFairnessPacked
 from formulations import (
     FinishTimeFairness,
     PackedPolytope,
-    solve_packed,
+    solve,
 )
 from tests.reference.gavel_records import INSTANCES, WITH_PAIRS, recorded_throughput, state_of
 
@@ -89,7 +89,7 @@ def test_programs_with_pairs_reach_the_recorded_optima(decisions, name):
     # the published policy divides throughput by the weight; with the steps left multiplied it is the same
     plain = FinishTimeFairnessPacked().objective(state)
     weighted = FinishTimeFairness(plain.elapsed, plain.remaining * state.priority_weights, plain.isolated)
-    fairest = solve_packed(PackedPolytope(state.packed, state.capacity), weighted).objective
+    fairest = solve(PackedPolytope(state.packed, state.capacity), weighted).objective
     assert fairest == pytest.approx(results["finish_time_fairness_packed"]["last_lp_value"], rel=1e-6)
     if (state.priority_weights == 1).all():
         ours = get_policy("finish_time_fairness_packed").allocate(state).objective

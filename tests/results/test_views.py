@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import allocator
+from allocator.presets import preset
 from allocator.results.output import save_result
 from throughputs import TraceGenerator
 
@@ -37,3 +38,12 @@ def test_a_summary_has_figures_as_attributes_and_by_name(result, tmp_path):
     assert list(saved) == [*summary, "gpus_per_server", "settings"]
     assert {name: saved[name] for name in summary} == dict(summary)
     assert pd.DataFrame([summary, summary])["makespan"].tolist() == [result.makespan] * 2
+
+
+def test_gpu_time_without_rounds_adds_up_where_a_policy_chooses_numbers_of_gpus():
+    trace = allocator.Trace(["ResNet-18 (batch size 64)"] * 3, [1, 2, 4], [1e5, 2e5, 3e5], [0.0, 0.0, 500.0])
+    ideal = preset("sia").replace(ideal=True)
+    result = allocator.simulate(trace, "v100:8", allocator.get_policy("sia_unaware"), preset=ideal)
+    rows = result.rounds
+    seconds = (rows["end_time"] - rows["start_time"]) * rows["share"] * rows["gpu_count"]
+    assert seconds.groupby(rows["job_id"]).sum().tolist() == pytest.approx(result.jobs["gpu_seconds"].tolist())

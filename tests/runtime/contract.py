@@ -39,6 +39,7 @@ class AdapterContract:
         order, other = stage.order("waits"), stage.order("waits")
         await asyncio.gather(*(adapter.start(order) for _ in range(3)), adapter.start(other))
         await until(adapter, other, "running")
+        await stage.ready(other)
         # another scheduler finds what runs, and may order it again
         adopter = await stage.open()
         await adopter.start(order)

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import Signals
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.presets import preset
@@ -38,6 +39,10 @@ class Run:
     @property
     def behaviour(self):
         return self.order.command[2] if len(self.order.command) > 2 else ""
+
+
+def ended(order, code):
+    return Seen(order.job, order.epoch, "ended", code, reason=f"exit status {code}")
 
 
 @dataclass
@@ -112,7 +117,7 @@ class ModelCluster(Adapter):
             and (run.seen.phase, run.order.epoch) == ("running", epoch)
             and (run.behaviour, signal) != ("stubborn", 15)
         ):
-            run.seen = Seen(job, epoch, "ended", None, signal)
+            run.seen = Seen(job, epoch, "ended", None, signal, f"ended by {Signals(signal).name}")
 
     def advance(self, seconds):
         """Let the trainers run."""
@@ -125,7 +130,7 @@ class ModelCluster(Adapter):
             crash = behaviour == "broken" or (half and (behaviour, order.epoch) == ("crash", 1))
             crash |= half and behaviour == "doomed"
             if crash or behaviour == "calls_absent":
-                run.seen = Seen(order.job, order.epoch, "ended", 1 if crash else NOT_FOUND)
+                run.seen = ended(order, 1 if crash else NOT_FOUND)
                 continue
             ends = False
             if behaviour not in ("deaf", "stubborn"):
@@ -133,7 +138,7 @@ class ModelCluster(Adapter):
                 ends = grant.ends or grant.epoch != order.epoch
                 self._report(run, min(run.steps, total), done, ends)
             if done or ends:
-                run.seen = Seen(order.job, order.epoch, "ended", 0)
+                run.seen = ended(order, 0)
 
     def _report(self, run, steps, done, ends):
         job, epoch = run.order.job, run.order.epoch

@@ -131,13 +131,12 @@ def test_who_follows_waits_for_a_service_that_has_run(tmp_path, capsys):
 
 
 def test_copies_are_submitted_once_though_the_service_is_killed_meanwhile(tmp_path, monkeypatch, in_process):
-    monkeypatch.setattr(door, "MOST_AT_ONCE", 2)
     ask, sent = Client.ask, []
 
     def killed(client, what, **fields):
         answer = ask(client, what, **fields)
         sent.append(what)
-        if sent.count("submit") == 2 and what == "submit":
+        if sent.count("submit") == 1 and what == "submit":
             raise AbsentError("ended before it had answered")
         return answer
 
@@ -145,7 +144,7 @@ def test_copies_are_submitted_once_though_the_service_is_killed_meanwhile(tmp_pa
         monkeypatch.setattr(Client, "ask", killed)
         _, output, _ = in_process("submit", "--state", tmp_path, "--copies", "5", "--", "true")
         assert output.split("\n")[:5] == [f"job {number}" for number in range(5)]
-        assert sent.count("submit") == 4
+        assert sent.count("submit") == 2
         monkeypatch.setattr(Client, "ask", ask)
         assert [job["id"] for job in Client(tmp_path).ask("status")["jobs"]] == [0, 1, 2, 3, 4]
     code, _, errors = in_process("submit", "--state", tmp_path, "--", "true")
@@ -186,7 +185,7 @@ def test_what_is_not_said_stays():
     assert after(first) == first
     assert first.words() == ["--virtual v100:2", "--round 5", "--whole-rounds"]
     second = after(first, round_seconds=7.0, hang_seconds=60.0)
-    assert list(second.changes(first)) == ["--round 5 -> 7", "--hang not given -> 60"]
+    assert second.words() == ["--virtual v100:2", "--round 7", "--whole-rounds", "--hang 60"]
     assert second.policy == "max_min_fairness"
 
 
@@ -195,7 +194,6 @@ def test_settings_are_kept_by_name_and_another_policy_begins_with_its_own():
     first = after(FIRST, policy="max_min_fairness", settings=said)
     second = after(first, settings=["idle_fill=best_type"])
     assert second.settings == ["idle_fill=best_type", "placement=buddy", "policy.choice=published"]
-    assert list(second.changes(first)) == ["--set idle_fill off -> best_type"]
     third = after(second, policy="fifo", settings=["policy.choice=balanced"])
     assert third.policy_settings == {"choice": "balanced"}
     assert after(third, policy="srtf").policy_settings == {}

@@ -120,7 +120,7 @@ class Asked:
 
     def ask(self, what, **fields):
         if what == "status":
-            return {"service": {}, "jobs": self.jobs, "more": False}
+            return {"service": {}, "jobs": self.jobs}
         self.evicted.append(fields["evict"])
         return {"node": fields["node"], "drained": True, "jobs": []}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import AdapterError, CommandError, Placed, Seen
+from allocator.runtime.adapters.base import AdapterError, CommandError, LogReader, Placed, Seen
 from allocator.runtime.adapters.node import EXIT_FILE, LOCK_FILE, LOG_FILES, RUN_FILE, Log, RankOutput, boot_identity
 from tests.runtime.worlds import PYTHON, processes_of, until
 
@@ -126,6 +126,20 @@ def test_output_of_ranks_is_whole_lines_however_it_comes(tmp_path, monkeypatch):
     ranks[0].write(b"x" * 200_000)
     ranks[0].close()
     assert (tmp_path / "log").read_bytes()[len(told) :] == b"rank 0: " + b"x" * 200_000 + b"\n"
+
+
+def test_output_is_read_on_where_files_change_places(tmp_path):
+    log, reader = tmp_path / "log", LogReader(tmp_path)
+    assert list(reader.news()) == []
+    with log.open("wb", 0) as file:
+        file.write(b"one")
+        assert [*reader.news(), *reader.news()] == [b"one"]
+        file.write(b"two")
+        log.replace(tmp_path / "log.1")
+        file.write(b"three")
+        log.write_bytes(b"four")
+    for one, told in ((reader, [b"twothree", b"four"]), (LogReader(tmp_path), [b"onetwothree", b"four"])):
+        assert [*one.news(), *one.news()] == told
 
 
 async def test_a_command_that_cannot_be_run_is_named(local):
@@ -284,7 +298,7 @@ async def test_files_that_make_no_sense_do_no_harm(local):
         told = f'{{"epoch": 1, "code": 0, "signal": 0, "ended_at": {number}, "reason": ""}}'
         (folder / EXIT_FILE).write_text(told)
         await local.open()
-        assert await local.seen(job) == Seen(job, 1, "ended", 0)
+        assert await local.seen(job) == Seen(job, 1, "ended", 0, 0, "ended, nobody knows how")
     for name in (RUN_FILE, EXIT_FILE):
         for text in ODD:
             (folder / name).write_text(text)

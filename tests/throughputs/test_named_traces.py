@@ -95,6 +95,8 @@ def test_units_of_time(written):
     for unit, told in ((0.0, "time_unit_seconds"), (np.inf, "time_unit_seconds"), (1e308, "found inf")):
         with pytest.raises(InputError, match=told):
             read_trace(path, time_unit_seconds=unit)
+    with pytest.raises(InputError, match=r"time_unit_seconds.*found 60.*chronus"):
+        read_trace(written("job_type,scale_factor,total_steps,arrival_time", "A3C,1,5,0"), time_unit_seconds=60)
 
 
 def test_pollux(written):

@@ -70,7 +70,7 @@ READERS = {
             "slo": "nan 0 x",
             "deadline": "x 2 inf 1e50",
             "deadline_options": "9 9: :9 9:x 9:8:7 9:1_8:1 9:nan nan:1 1e50:1 9:-1 9-8",
-            "arrival_date": "1_May",
+            "arrival_date": "1_May -1 .5",
             "gpu_fraction": "0 1.5",
             "gpu_utilization": "-1 2",
             "category": "riged",

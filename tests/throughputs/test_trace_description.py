@@ -52,8 +52,8 @@ def test_over_time():
     np.testing.assert_allclose(over_time["gpus_recorded"], [1.0] * 30 + [8.0] * 30)
     assert over_time["most_gpus_recorded"] == 8.0
     # at a time, however short, and not on average
-    brief = jobs(recorded_start_seconds=[0, 3600, 3600, 5000], recorded_end_seconds=[3600, 7200, 7200, 5001])
-    assert describe_trace(brief)["demand_over_time"]["most_gpus_recorded"] == brief.scale_factor[1:].sum()
+    brief = jobs(recorded_start_seconds=[0, 3600, 3600, 9e3], recorded_end_seconds=[3601, 7200, 7200, 1e4])
+    assert describe_trace(brief)["demand_over_time"]["most_gpus_recorded"] == brief.scale_factor[:3].sum()
     assert describe_trace(jobs())["demand_over_time"]["gpus_recorded"] is None
     at_once = describe_trace(Trace(["a"], [1], [1.0], [5.0], duration=[9.0]))
     assert (at_once["demand_over_time"], at_once["arrivals_per_hour"]) == (None, None)

@@ -179,9 +179,7 @@ def read_trace(
     if predictions is not None and (log is not None or not is_table):
         found = "a text format" if log is None else "a job log"
         raise InputError(path, found=found, expected=_WITH_PREDICTIONS)
-    if log is not None:
-        return log.trace
-    if is_table:
+    if log is None and is_table:
         check_table_name(path)
         frame, first_line = read_frame(path)
         if predictions is not None:
@@ -190,6 +188,12 @@ def read_trace(
         if format in NAMED_FORMATS:
             trace: Trace = load("traces", format)(frame, source_of(path), first_line, time_unit_seconds)
             return trace
+    if time_unit_seconds is not None:
+        expected = f"nothing: only traces of {', '.join(NAMED_FORMATS)} count in units"
+        raise InputError(path, field="time_unit_seconds", found=time_unit_seconds, expected=expected)
+    if log is not None:
+        return log.trace
+    if is_table:
         if not {*REQUIRED} & {*frame.columns}:
             made = "`allocator trace import` (import_log) makes such a table of a job log"
             expected = f"the columns of a trace, {', '.join(REQUIRED)} and others; {made}"

@@ -101,7 +101,7 @@ def admit_command(
     """
     there: dict[str, Any]
     if state is None:
-        kind = make_accelerator(accelerator, throughputs)
+        kind = make_accelerator(accelerator, throughputs, () if cluster is None else (cluster,))
         if cluster is None:
             raise InputError("--cluster, --state", found="neither", expected="one of the two")
         gpus = make_cluster(cluster, gpus_per_server, kind)

@@ -138,7 +138,7 @@ def whatif_command(
 
 def _clusters(texts: Sequence[str], given: Given) -> tuple[Cluster, ...]:
     """Clusters of ``--cluster``, each with those of ``--gpus-per-server`` that it has."""
-    accelerator = make_accelerator(given.get("accelerator"), given.get("throughputs"))
+    accelerator = make_accelerator(given.get("accelerator"), given.get("throughputs"), texts)
     plain = [make_cluster(text, None, accelerator) for text in texts]
     stated = Cluster.parse(given["gpus_per_server"]).gpus if "gpus_per_server" in given else {}
     known = {name for cluster in plain for name in cluster.accelerators}
@@ -158,7 +158,7 @@ def _say_what_is_not_used(
     throughputs, owners = given.get("throughputs"), given.get("entities_by")
     chosen = preset(given.get("preset", "default"))
     elastic = any(Need.CONFIGURATIONS in chosen.class_of_policy(variant.name).needs for variant in variants)
-    table = load_speeds(throughputs, accelerator=make_accelerator(given.get("accelerator"), throughputs))
+    table = load_speeds(throughputs, accelerator=given.get("accelerator"))
     known = throughputs is not None
     said = (told_of_throughputs(path, trace, table, each, given=known, elastic=elastic) for each in clusters)
     for line in dict.fromkeys(said):

@@ -110,7 +110,7 @@ def runs_of(given: Given, variants: Sequence[Variant], jobs: Recorded, option: s
     names = [variant.name for variant in chosen]
     changes, of_policies = _settings(given, names)
     throughputs = given.get("throughputs")
-    accelerator = make_accelerator(given.get("accelerator"), throughputs)
+    accelerator = make_accelerator(given.get("accelerator"), throughputs, [given["cluster"]])
     cluster = make_cluster(given["cluster"], given.get("gpus_per_server"), accelerator)
     gpus, servers = cluster_texts(cluster)
     world = tuple(map(rule_of_text, given.get("world", ())))

@@ -124,8 +124,17 @@ def without_setting(setting: str, value: str, policies: Sequence[str]) -> InputE
     return InputError(f"--{setting}", found=value, expected=f"nothing under {named} {plural}")
 
 
-def make_accelerator(given: str | None, throughputs: str | Path | None) -> str | None:
-    """The type of ``--accelerator``, or that in the name of a folder of throughputs; None where nothing says it."""
+def make_accelerator(given: str | None, throughputs: str | Path | None, clusters: Iterable[str]) -> str | None:
+    """The type of ``--accelerator``, or that in the name of a folder of throughputs; None where nothing says it.
+
+    Raises
+    ------
+    InputError
+        It is given, and neither the throughputs nor one of the `clusters` (``--cluster``) lack it.
+    """
+    lacking = any(_names_table(text.partition("@")[0]) for text in clusters) or Path(throughputs or "FILE").is_dir()
+    if given is not None and not lacking:
+        raise InputError("--accelerator", found=given, expected="nothing: all GPUs have types")
     return accelerator_of_folder(Path(throughputs)) if given is None and throughputs is not None else given
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.runtime.decisions.knowledge import Knowledge
-from allocator.runtime.door.client import Client, whole_status
+from allocator.runtime.door.client import Client
 from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import InputError, ThroughputTable, Trace, read_table
@@ -34,7 +34,7 @@ def present_jobs(state: Path, throughputs: Path | None) -> tuple[dict[str, Any],
     InputError
         There are GPUs of several types in use, or of none.
     """
-    answer = whole_status(Client(state).ask, active=True)
+    answer = Client(state).ask("status", active=True)
     cluster = Cluster(_of_one_type(answer["service"], state))
     known = read_table(throughputs or state / THROUGHPUTS_FILE)
     knowledge = Knowledge(cluster.accelerators, known)

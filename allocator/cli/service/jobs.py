@@ -14,11 +14,13 @@ import typer
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
 from allocator.cli.service.options import JobsArgument, StateOption, asked_or_read, job_numbers
-from allocator.cli.service.tables import FINAL_STATES, service_lines
+from allocator.cli.service.tables import service_lines
 from allocator.conversion import AtLeastOne
 from allocator.runtime.adapters.base import LogReader
-from allocator.runtime.door.client import Client, ServiceError, in_parts, whole_status
+from allocator.runtime.adapters.node import LOG_FILES
+from allocator.runtime.door.client import Client
 from allocator.runtime.door.words import details, event_line, span
+from allocator.runtime.records.book import FINAL
 from throughputs import InputError
 from throughputs.shown import visible
 
@@ -28,20 +30,7 @@ def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption =
 
     Those that run are told to end.
     """
-    answer: dict[str, list[int]] = {"cancelled": [], "through": []}
-    try:
-        for some in in_parts(job_numbers(jobs)):
-            for name, listed in Client(state).ask("cancel", jobs=some).items():
-                answer[name] += listed
-    except (InputError, ServiceError):
-        # of more jobs than go into one request some are cancelled
-        if any(answer.values()):
-            _cancelled(answer, as_json)
-        raise
-    _cancelled(answer, as_json)
-
-
-def _cancelled(answer: dict[str, list[int]], as_json: bool) -> None:
+    answer = Client(state).ask("cancel", jobs=job_numbers(jobs))
     if as_json:
         print_json(answer)
         return
@@ -86,7 +75,7 @@ def logs_command(
                 sys.stdout.buffer.write(_harmless(chunk) if sys.stdout.isatty() else chunk)
                 printed = True
             sys.stdout.buffer.flush()
-            if not follow or found["state"] in FINAL_STATES:
+            if not follow or found["state"] in FINAL:
                 break
             time.sleep(0.5)
             found = ask()
@@ -96,7 +85,8 @@ def logs_command(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     if not printed:
-        none = "has printed nothing so far" if log.found else f"has no log in {folder}"
+        there = any((folder / name).exists() for name in LOG_FILES)
+        none = "has printed nothing so far" if there else f"has no log in {folder}"
         what = none if found["epoch"] else "was not started so far"
         print(f"job {found['id']} {what}; it is {found['state']}: {found['reason']}".rstrip(": "), file=sys.stderr)
 
@@ -139,7 +129,7 @@ def drain_command(
         With --now: do not ask.
     """
     client = Client(state)
-    there = whole_status(client.ask, active=True)["jobs"] if now else []
+    there = client.ask("status", active=True)["jobs"] if now else []
     evict = [job for job in there if node in job["places"] and job["state"] != "stopping"]
     if evict and not yes:
         for job in evict:
@@ -188,19 +178,12 @@ def history_command(
     with_details : --details
         All that each event says, in long lines.
     """
-    if job is not None:
-        answer = asked_or_read(state, "job", job=job_numbers([job])[0])
-        events = [
-            {"kind": e.pop("kind"), "at": e.pop("at"), "clock": e.pop("clock"), "data": e} for e in answer["events"]
-        ]
-    else:
-        answer = asked_or_read(state, "history", last=last)
-        events = answer["events"]
+    answer = asked_or_read(state, "history", last=last, job=None if job is None else job_numbers([job])[0])
     if as_json:
         print_json(answer)
         return
     whole = {} if sys.stdout.isatty() else {"width": sys.maxsize}
-    for event in events:
+    for event in answer["events"]:
         print(event_line(event, **whole))
         if with_details and (told := details(event["data"])):
             print(f"    {told}")

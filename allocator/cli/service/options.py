@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.options.groups import argument, option
-from allocator.runtime.door.client import AbsentError, Client, granted, whole_status
+from allocator.runtime.door.client import AbsentError, Client, granted
 from allocator.runtime.door.words import span
 from throughputs import InputError
 
@@ -66,21 +65,18 @@ def asked_or_read(state: Path, what: str, **fields: Any) -> dict[str, Any]:
     RefusedError, ServiceError
         See `Client.ask`.
     """
-
-    def whole(ask: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-        return whole_status(ask, **fields) if what == "status" else ask(what, **fields)
-
     try:
-        return whole(Client(state).ask)
+        return Client(state).ask(what, **fields)
     except AbsentError:
         if not (state / "journal.sqlite").is_file():
             raise
     # the policies take long to load, and a service that runs is asked without them
-    stopped = import_module("allocator.runtime.door.stopped").StoppedService(state)
-    answer = whole(lambda do, **more: granted(stopped.answer({"do": do, **more}), state))
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(stopped.last_at))
-    ago = span(max(time.time() - stopped.last_at, 0.0))
-    last = f"it {'ended' if stopped.in_order else 'last wrote'} {ago} ago, {stamp}"
+    service = import_module("allocator.runtime.door.stopped").at_rest(state)
+    requests = import_module("allocator.runtime.door.requests").Requests(service)
+    answer, book = granted(requests.answer({"do": what, **fields}), state), service.book
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(book.at))
+    ago = span(max(time.time() - book.at, 0.0))
+    last = f"it {'ended' if book.stopped else 'last wrote'} {ago} ago, {stamp}"
     print(
         f"no service runs on {state}: this is from its journal; {last}; start it again with "
         f"allocator serve --state {state}",

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from allocator.cli.options.shared import JsonOption, TableOption, console, print_json
 from allocator.cli.service.options import StateOption
-from allocator.report.errors import errors_section, errors_table
+from allocator.report.figures import Rows
 from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
 from allocator.runtime.recorded import THROUGHPUTS_FILE, RecordedRun, caveats, compared, preset_of, simulated
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
-from throughputs.files import write_json
+from throughputs.files import JsonObject, write_json
 
 
 def record_command(
@@ -51,39 +49,46 @@ def record_command(
     write_trace(run.trace, out / "trace.csv")
     write_table(run.table, out / "throughputs.csv")
     if not simulate:
-        _show(summary, None, out, as_json)
+        if as_json:
+            print_json(summary)
+            return
+        _show([summary], "Recorded run")
+        console().print(f"Results in {out}/", soft_wrap=True)
         return
     other = simulated(run, chosen)
     beside = save_result(other, out / "simulated")
     comparison = compared(result, other, caveats(run))
     write_json(out / "comparison.json", comparison)
-    names = [f"{run.policy}, {kind}" for kind in ("real", "simulated")]
+    names = [f"{run.book.policy}, {kind}" for kind in ("real", "simulated")]
+    summaries = [one | {"policy": name} for one, name in zip((summary, beside), names, strict=True)]
+    said = [*comparison["caveats"], *_errors(comparison)]
     write_report(
         [replace(one, policy=name) for one, name in zip((result, other), names, strict=True)],
         out / "report.html",
         title="Simulated beside real",
-        description=f"{len(run.trace)} jobs on {run.cluster.title}, recorded from {state}",
-        summaries=[summary | {"policy": names[0]}, beside | {"policy": names[1]}],
-        sections=[errors_section(comparison)],
+        description="\n".join([*said, f"{len(run.trace)} jobs on {run.cluster.title}, recorded from {state}"]),
+        summaries=summaries,
     )
-    _show(summary, comparison, out, as_json)
-
-
-def _show(summary: dict[str, Any], comparison: dict[str, Any] | None, out: Path, as_json: bool) -> None:
-    for words in () if comparison is None else comparison["caveats"]:
-        print(f"warning: {words}", file=sys.stderr)
     if as_json:
-        print_json(summary if comparison is None else {"real": summary, "comparison": comparison})
+        print_json({"real": summary, "comparison": comparison})
         return
+    _show(summaries, "Simulated beside real")
+    for line in (*said, f"Results in {out}/, report: {out / 'report.html'}"):
+        console().print(line, soft_wrap=True, markup=False)
+
+
+def _show(summaries: Rows, title: str) -> None:
     screen = console()
-    screen.print(comparison_table([summary], title="Recorded run", width=screen.width))
-    if comparison is None:
-        screen.print(f"Results in {out}/", soft_wrap=True)
-        return
-    screen.print(errors_table(comparison))
-    worst = comparison["largest_absolute_error_of_jct"]
+    screen.print(comparison_table(summaries, title=title, width=screen.width))
+
+
+def _errors(comparison: JsonObject) -> list[str]:
+    """How far the simulation is off, in sentences."""
+    far = [(one["figure"].replace("_", " "), one["error"]) for one in comparison["figures"]]
+    told = [f"{name} {100 * error:+.1f} %" for name, error in far if error is not None]
+    worst, mean = comparison["largest_absolute_error_of_jct"], comparison["mean_absolute_error_of_jct"]
     if worst is not None:
-        mean = comparison["mean_absolute_error_of_jct"]
-        screen.print(f"Completion times job by job: {100 * mean:.1f} % off on average, {100 * worst:.1f} % at most.")
-    screen.print(f"A start cost {comparison['restart_seconds']:.2f} s on average, in the simulation too.")
-    screen.print(f"Results in {out}/, report: {out / 'report.html'}", soft_wrap=True)
+        told.append(f"completion times job by job {100 * mean:.1f} % on average and {100 * worst:.1f} % at most")
+    off = [f"Errors of the simulation: {', '.join(told)}."] * bool(told)
+    cost = f"A start cost {comparison['restart_seconds']:.2f} s on average, in the simulation too."
+    return [*off, cost]

@@ -24,7 +24,7 @@ from allocator.presets import Preset
 from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.adapters.ray import RayAdapter, RaySettings
+from allocator.runtime.adapters.ray import RayAdapter
 from allocator.runtime.adapters.slurm import SlurmAdapter
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
@@ -164,7 +164,7 @@ def _slurm(state: Path, told: Mapping[str, Any]) -> Adapter:
 
 def _ray(state: Path, told: Mapping[str, Any]) -> Adapter:
     types = dict(named_value("--map", part) for part in told.get("map", "").split(",") if part)
-    return RayAdapter(state, RaySettings(told.get("ray", "auto"), types))
+    return RayAdapter(state, told.get("ray", "auto"), types)
 
 
 _ADAPTERS: dict[str, Callable[[Path, Mapping[str, Any]], Adapter]] = {"local": _local, "slurm": _slurm, "ray": _ray}
@@ -193,7 +193,7 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
     for line in (
         f"Serving {service.hardware.cluster} from {service.folder} ({service.adapter.name}) under {told.policy}, "
         f"{maker.rhythm(service.hardware)}; jobs run as {getpass.getuser()}.",
-        *_told_again(told, before),
+        *([f"Options, also of later starts on this state: {' '.join(words)}"] if (words := told.words()) else []),
         *([] if door is None else [f"Page, metrics and requests at {door.notice}"]),
         *_no_hook(service.settings.hook_words),
         "Ctrl-C ends the service; jobs run on.",
@@ -217,10 +217,3 @@ def _changes(told: Told, before: Told | None, state: Path) -> list[Event]:
     if before is None or (before.policy, before.policy_settings) != (told.policy, told.policy_settings):
         events.append(Event("policy", data={"name": told.policy, "settings": dict(told.policy_settings)}))
     return events
-
-
-def _told_again(told: Told, before: Told | None) -> list[str]:
-    """All options, and which of them are not as at the last start, in words."""
-    words, changed = " ".join(told.words()), "; ".join(() if before is None else told.changes(before))
-    lines = ("Options, also of later starts on this state", words), ("Changed since the last start", changed)
-    return [f"{about}: {listed}" for about, listed in lines if listed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from allocator.cli.options.shared import SHARED
 from allocator.cli.options.values import named_value
 from allocator.conversion import kinds_of
 from allocator.runtime.door.requests import Requests
+from allocator.runtime.records.book import FIRST_POLICY
 from allocator.runtime.service import Service
 from allocator.runtime.settings import DoorSettings, ServiceSettings
 from throughputs import InputError
@@ -87,7 +88,7 @@ class Told:
         cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None, state: Path = Path()
     ) -> Told:
         """From data of the last events ``options`` and ``policy``, None: there was none; of a state folder."""
-        said = policy or {"name": "fifo_perf", "settings": {}}
+        said = policy or {"name": FIRST_POLICY, "settings": {}}
         return cls(_placed(options or {}, _IN_STATE, f"{state}/"), said["name"], dict(said["settings"]))
 
     def kept(self, state: Path) -> dict[str, Any]:
@@ -135,24 +136,11 @@ class Told:
     def words(self) -> list[str]:
         """Each option as it would be given; the policy not among them."""
         listed = [
-            flag(name, value) + ("" if isinstance(value, bool) else f" {shlex.quote(_word(value))}")
+            shlex.join([flag(name, value), *([] if isinstance(value, bool) else [_text(value)])])
             for name, value in self.options.items()
             if name != "settings"
         ]
         return listed + [f"--set {shlex.quote(text)}" for text in self.settings]
-
-    def _all(self) -> dict[str, object]:
-        """Everything by the option that says it."""
-        own = {flag(name, True): value for name, value in self.options.items() if name != "settings"}
-        settings = (text.partition("=") for text in self.settings)
-        return own | {"--policy": self.policy} | {f"--set {name}": value for name, _, value in settings}
-
-    def changes(self, before: Told) -> Iterator[str]:
-        """What is otherwise than `before`, in words."""
-        one, other = before._all(), self._all()
-        for name in dict.fromkeys([*one, *other]):
-            if one.get(name) != other.get(name):
-                yield f"{name} {_word(one.get(name))} -> {_word(other.get(name))}"
 
     def path(self, name: str) -> Path | None:
         """An option that is a path."""
@@ -209,7 +197,5 @@ def _placed(options: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     }
 
 
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "not given" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -7,12 +7,12 @@ import os
 import sys
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from allocator.cli.options.groups import Given, option, options
 from allocator.cli.options.shared import JsonOption, print_json
 from allocator.cli.service.options import StateOption, duration, job_numbers
-from allocator.runtime.door.client import Client, in_parts
+from allocator.runtime.door.client import Client
 from allocator.runtime.records.book import Job
 from throughputs import InputError
 
@@ -82,16 +82,13 @@ def submit_command(
     # a UUID of our own: a submission whose answer is lost, as the service was killed, is sent again
     variables = [job["environment"] | ({"ALLOCATOR_COPY": str(copy)} if copies > 1 else {}) for copy in range(copies)]
     jobs = [{"uuid": uuid.uuid4().hex, **job, "environment": environment} for environment in variables]
-    taken: list[dict[str, Any]] = []
-    for some in in_parts(jobs):
-        taken += client.follow("submit", jobs=some)["jobs"]
-        for made in () if as_json else taken[-len(some) :]:
-            print(f"job {made['id']}", flush=True)
+    answer = client.follow("submit", jobs=jobs)
     if as_json:
-        print_json({"jobs": taken})
+        print_json(answer)
         return
     noted: dict[str, list[int]] = {}
-    for made in taken:
+    for made in answer["jobs"]:
+        print(f"job {made['id']}")
         for notice in made["notices"]:
             noted.setdefault(notice, []).append(made["id"])
     for notice, ids in noted.items():

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 _COLOURS = {"running": "green", "queued": "yellow", "failed": "red", "rejected": "red", "completed": "dim"}
 
-FINAL_STATES = ("completed", "failed", "cancelled", "rejected")
-
 _WIDE = 100
 """Characters of a terminal from which on there is room for every column."""
 

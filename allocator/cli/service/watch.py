@@ -10,8 +10,9 @@ import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.options import StateOption, asked_or_read, duration, job_numbers
-from allocator.cli.service.tables import FINAL_STATES, jobs_table, service_lines
-from allocator.runtime.door.client import Client, whole_status
+from allocator.cli.service.tables import jobs_table, service_lines
+from allocator.runtime.door.client import Client
+from allocator.runtime.records.book import FINAL
 
 
 def status_command(
@@ -35,7 +36,7 @@ def status_command(
     """
     client, wanted = Client(state), job_numbers(jobs) if jobs else None
     if follow and not as_json:
-        _follow(lambda: whole_status(client.follow, wanted, active=active))
+        _follow(lambda: client.follow("status", jobs=wanted, active=active))
         return
     answer = asked_or_read(state, "status", jobs=wanted, active=active)
     if as_json:
@@ -95,7 +96,7 @@ def wait_command(
     _tell_deadlines(service["deadlines"] if wanted is None else of_jobs)
     if not (as_json or check):
         return
-    answer = whole_status(client.follow, wanted)
+    answer = client.follow("status", jobs=wanted)
     if as_json:
         print_json(answer)
     others = [job for job in answer["jobs"] if job["state"] != "completed"]
@@ -107,15 +108,10 @@ def wait_command(
 
 def _left(client: Client, wanted: list[Any] | None) -> tuple[list[int], dict[str, Any], dict[str, int]]:
     """Numbers of the jobs that are not through, the service, and how many of the jobs met and missed deadlines."""
-    if wanted is None:
-        # thousands of jobs are not told of one by one only to see that some are left
-        answer = client.follow("status", jobs=[])
-        if any(count for state, count in answer["service"]["counts"].items() if state not in FINAL_STATES):
-            answer = client.follow("status", active=True, last=11)
-    else:
-        answer = whole_status(client.follow, wanted)
+    # thousands of jobs are not told of one by one only to see that some are left
+    answer = client.follow("status", **({"active": True, "last": 11} if wanted is None else {"jobs": wanted}))
     met = [job["met"] for job in answer["jobs"]]
-    left = [job["id"] for job in answer["jobs"] if job["state"] not in FINAL_STATES]
+    left = [job["id"] for job in answer["jobs"] if job["state"] not in FINAL]
     return left, answer["service"], {"met": met.count(True), "missed": met.count(False)}
 
 

@@ -328,8 +328,8 @@ def format_change(change: float) -> str:
         return MISSING
     digits = f"{abs(change):.{_DIGITS}g}"
     decimals = max(_DIGITS - 1 - math.floor(math.log10(abs(change))), 0) if float(digits) else 0
-    sign = "+" if change > 0 else "−" if change < 0 else ""
-    return f"{sign}{abs(change):,.{min(decimals, _MOST_DECIMALS)}f}"
+    text = f"{abs(change):,.{min(decimals, _MOST_DECIMALS)}f}"
+    return text if not text.strip("0.") else f"+{text}" if change > 0 else f"−{text}"
 
 
 # On a terminal

@@ -113,7 +113,7 @@ class ConvexPolicy(Prepared, SharePolicy):
             Polytope(PlainColumns(part.throughputs), part.capacity),
             lambda cp, shares: statement(cp, shares, part, jobs),
             solver=self.solver,
-            source=f"policy {self.name or type(self).__name__}",
+            source=f"policy {self.name}",
         )
         shares = np.zeros(state.rates.shape)
         shares[jobs] = solution.shares

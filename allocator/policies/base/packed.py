@@ -11,12 +11,12 @@ import numpy as np
 from allocator.policies.base.programs import Prepared, ProgramPolicy, certified
 from allocator.protocol import ClusterState, Need, Policy, SharePolicy
 from allocator.protocol.allocation import Allocation
-from formulations import PackedPolytope, Pairs, solve_packed
+from formulations import PackedPolytope, Pairs, solve
 from throughputs import PackedColumns
-from throughputs.arrays import Flags, Floats, Ints
+from throughputs.arrays import Flags, Ints
 
 if TYPE_CHECKING:
-    from formulations import Objective, PackedSolution
+    from formulations import Objective, Solution
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PackedPolicy(PairingPolicy):
         """Solve the program for `state`."""
         started = perf_counter()
         part = served_part(state)
-        solution = solve_packed(part.polytope, self.objective(part.state), solver=self.solver)
+        solution = solve(part.polytope, self.objective(part.state), solver=self.solver)
         return part.allocation(self, solution, started)
 
 
@@ -72,13 +72,13 @@ class ServedPart:
     able: Flags
     polytope: PackedPolytope
 
-    def allocation(self, policy: Policy, solution: PackedSolution, started: float, **more: Any) -> Allocation:
+    def allocation(self, policy: Policy, solution: Solution, started: float, **more: Any) -> Allocation:
         """Of all jobs, from the solution for these; `started` is when the decision began, `more` as in `certified`."""
         jobs, found = np.flatnonzero(self.able), solution.pairs
         shares = np.zeros(self.whole.rates.shape)
         shares[jobs] = solution.shares
         pairs = Pairs(jobs[found.first], jobs[found.second], found.accelerator, np.clip(found.share, 0.0, 1.0))
-        more |= {"pairs": pairs, "pair_rates": pair_rates(self.polytope.columns, found)}
+        more |= {"pairs": pairs, "pair_rates": found.rates(self.polytope.columns)}
         return certified(policy, self.whole, solution, shares, ~self.able, perf_counter() - started, **more)
 
 
@@ -101,10 +101,3 @@ def _fitting(columns: PackedColumns, gpus: Ints) -> PackedColumns:
         alone=np.where(fits, columns.alone, 0.0),
         together=np.where(fits[:, None, :], columns.together, 0.0),
     )
-
-
-def pair_rates(columns: PackedColumns, pairs: Pairs) -> Floats:
-    """(P, 2) throughput of the two jobs of each pair, steps/s."""
-    one, other = columns.group[pairs.first], columns.group[pairs.second]
-    j = pairs.accelerator
-    return np.stack([columns.together[one, other, j], columns.together[other, one, j]], axis=1)

@@ -14,12 +14,12 @@ from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Policy, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, solve
-from formulations.solving.absent_types import prices_of_none
+from formulations.solving.reduction import prices_of_none
 from throughputs import InputError, PackedColumns, PlainColumns, PriceTable, ThroughputMatrix
 from throughputs.arrays import Flags, Floats, Ints, Positions
 
 if TYPE_CHECKING:
-    from formulations import Objective, PackedSolution, Solution
+    from formulations import Objective, Solution
 
 
 class Prepared(Policy):
@@ -134,7 +134,7 @@ def with_types(state: ClusterState, types: Positions) -> ClusterState:
 def certified(
     policy: Policy,
     state: ClusterState,
-    solution: Solution | PackedSolution,
+    solution: Solution | Solution,
     shares: Floats,
     left_out: Flags,
     seconds: float,
@@ -169,7 +169,7 @@ def certified(
     )
 
 
-def _of_rows(solution: Solution | PackedSolution) -> dict[str, float]:
+def _of_rows(solution: Solution | Solution) -> dict[str, float]:
     """Price of each row, or of all rows of a name together, where it is known."""
     found = {name: float(np.sum(price)) for name, price in getattr(solution, "row_prices", {}).items()}
     return {name: price for name, price in found.items() if np.isfinite(price)}

@@ -17,7 +17,7 @@ from formulations import MaxMin, Polytope, solve
 from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
 from formulations.core.reductions import classes_of
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
-from formulations.solving.absent_types import prices_of_none
+from formulations.solving.reduction import prices_of_none
 from throughputs import Configurations, PlainColumns, ThroughputMatrix
 from throughputs.arrays import Floats, Ints, Positions
 

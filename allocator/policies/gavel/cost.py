@@ -18,18 +18,15 @@ from formulations import (
     MaxSum,
     Polytope,
     keep_most_floors,
-    keep_most_packed_floors,
-    maximise_packed_ratio,
-    maximise_packed_worth,
     maximise_ratio,
     maximise_worth,
 )
 from throughputs import InputError, PlainColumns, PriceTable
-from throughputs.arrays import Floats
+from throughputs.arrays import Flags, Floats
 from throughputs.numerics import tie_order
 
 if TYPE_CHECKING:
-    from formulations import KeptFloors, PackedPolytope, PackedSolution, Solution
+    from formulations import PackedPolytope, Solution
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
 _Infeasible = Literal["drop_fewest", "drop_all"]
@@ -47,10 +44,12 @@ class _Priced(SharePolicy):
     prices : dollars per GPU hour by accelerator type, or a `PriceTable`, read at the time of the decision; None: the
         prices that come with the state, which are 1 for every type where nobody told any.
     cost : "by_type" or "total", see `MaxSumThroughputPerCost`.
+    solver : of the program.
     """
 
     prices: PriceTable | Mapping[str, float] | None = None
     cost: Literal["by_type", "total"] = "by_type"
+    solver: str = "auto"
 
     triggers: ClassVar[Trigger] = Trigger.USUAL | Trigger.PRICES
 
@@ -81,13 +80,39 @@ class _Priced(SharePolicy):
             )
         return prices
 
+    def _solved(
+        self,
+        state: ClusterState,
+        polytope: Polytope | PackedPolytope,
+        able: Flags,
+        needed: Floats | None,
+        *,
+        infeasible: _Infeasible = "drop_fewest",
+        evenness: float = 0.0,
+    ) -> tuple[Solution, tuple[Any, ...]]:
+        """The best shares of jobs that have what can be kept of the throughput they need, and whose cannot be kept.
 
-def _insisted(kept: KeptFloors, needed: Floats, infeasible: str) -> KeptFloors:
-    """What of the throughputs `needed` (N,) is asked for, given the largest set that can be kept."""
-    if infeasible == "drop_fewest" or not kept.dropped.any():
-        return kept
-    nobody = np.zeros(len(needed), dtype=bool)
-    return replace(kept, kept=nobody, dropped=np.asarray(needed > 0), floors=np.zeros(len(needed)))
+        Parameters
+        ----------
+        polytope : over the jobs that are `able` (N,) to run.
+        needed : (N,) steps/s; None for none.
+        """
+        prices, jobs, floors = self.dollars_per_hour(state), state.throughputs.jobs, None
+        dropped = np.zeros(state.n_jobs, dtype=bool)
+        if needed is not None:
+            kept = keep_most_floors(polytope, needed[able], tie_order([jobs[i] for i in np.flatnonzero(able)]))
+            floors, dropped = kept.floors, np.asarray(needed > 0)
+            if infeasible == "drop_fewest" or not (kept.dropped.any() or dropped[~able].any()):
+                dropped[able] = kept.dropped
+            else:
+                floors = np.zeros_like(floors)
+        how: dict[str, Any] = {"unit": _UNITS[self.cost], "solver": self.solver}
+        if self.cost == "total":
+            solution = maximise_ratio(polytope, prices / _SECONDS_PER_HOUR, floors, **how)
+        else:
+            gains = np.repeat(1.0 / prices[None], polytope.n_jobs, axis=0)
+            solution = maximise_worth(polytope, gains, floors, evenness=evenness, **how)
+        return solution, tuple(jobs[i] for i in np.flatnonzero(dropped))
 
 
 def _needed(state: ClusterState) -> Floats | None:
@@ -98,10 +123,6 @@ def _needed(state: ClusterState) -> Floats | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(time > 0, left / time, np.inf)
     return np.where(left > 0, needed, 0.0)
-
-
-def _dropped(state: ClusterState, kept: KeptFloors | None) -> tuple[Any, ...]:
-    return () if kept is None else tuple(state.throughputs.jobs[i] for i in np.flatnonzero(kept.dropped))
 
 
 @dataclass(frozen=True)
@@ -122,30 +143,20 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
             return replace(super().allocate(state), objective_unit=_UNITS["by_type"])
         return self._allocate_with_floors(state, None)
 
-    def _allocate_with_floors(self, state: ClusterState, needed: Floats | None, infeasible: str = "") -> Allocation:
+    def _allocate_with_floors(
+        self, state: ClusterState, needed: Floats | None, infeasible: _Infeasible = "drop_fewest"
+    ) -> Allocation:
         """Solve with the throughputs (N,) that jobs need for their deadlines."""
         started = perf_counter()
         usable = priced_rates(state) if self.choice == "balanced" else state.rates
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         usable = np.where(can_gain[:, None], usable, 0.0)
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(usable)), state.capacity)
-        kept = None
-        if needed is not None:
-            kept = keep_most_floors(polytope, needed, tie_order(state.throughputs.jobs))
-            kept = _insisted(kept, needed, infeasible)
-        solution = self._solve(state, polytope, None if kept is None else kept.floors)
-        seconds, dropped = perf_counter() - started, _dropped(state, kept)
-        return certified(self, state, solution, solution.shares, ~can_gain, seconds, dropped_slos=dropped)
-
-    def _solve(self, state: ClusterState, polytope: Polytope, floors: Floats | None) -> Solution:
-        prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
-        if self.cost == "total":
-            steps = np.full(state.n_jobs, _SECONDS_PER_HOUR)
-            cost = state.scale_factors[:, None] * prices
-            return maximise_ratio(polytope, steps, cost, floors, unit=unit, solver=self.solver)
         evenness = _EVENNESS if self.choice == "balanced" else 0.0
-        worth = polytope.rates / prices
-        return maximise_worth(polytope, worth, floors, evenness=evenness, unit=unit, solver=self.solver)
+        everyone = np.ones(state.n_jobs, dtype=bool)
+        solution, dropped = self._solved(state, polytope, everyone, needed, infeasible=infeasible, evenness=evenness)
+        seconds = perf_counter() - started
+        return certified(self, state, solution, solution.shares, ~can_gain, seconds, dropped_slos=dropped)
 
 
 @register(
@@ -231,19 +242,6 @@ class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
         started = perf_counter()
-        part, needed, kept = served_part(state), _needed(state), None
-        if needed is not None:
-            able, labels = part.able, part.state.throughputs.jobs
-            found = keep_most_packed_floors(part.polytope, needed[able], tie_order(labels))
-            kept = _insisted(found.among(able, needed), needed, self.infeasible)
-        solution = self._solve_with_floors(part.state, part.polytope, None if kept is None else kept.floors[part.able])
-        return part.allocation(self, solution, started, dropped_slos=_dropped(state, kept))
-
-    def _solve_with_floors(
-        self, state: ClusterState, polytope: PackedPolytope, floors: Floats | None
-    ) -> PackedSolution:
-        prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
-        if self.cost == "total":
-            return maximise_packed_ratio(polytope, prices / _SECONDS_PER_HOUR, floors, unit=unit, solver=self.solver)
-        gains = np.repeat(1.0 / prices[None], state.n_jobs, axis=0)
-        return maximise_packed_worth(polytope, gains, floors, unit=unit, solver=self.solver)
+        part, needed = served_part(state), _needed(state)
+        solution, dropped = self._solved(state, part.polytope, part.able, needed, infeasible=self.infeasible)
+        return part.allocation(self, solution, started, dropped_slos=dropped)

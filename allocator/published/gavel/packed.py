@@ -24,11 +24,9 @@ from allocator.policies.gavel.packed import MinTotalDurationPacked
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.published.gavel.points import bisected_makespan, run_ecos, sparse_of
-from formulations import solve_packed
+from formulations import PackedPolytope, Pairs, Solution, solve
 from formulations.core.certificate import relative_gap
 from formulations.core.objectives import Makespan
-from formulations.packed.polytope import PackedPolytope, Pairs
-from formulations.packed.solver import PackedSolution
 from formulations.solving.backends import BACKENDS
 from throughputs.arrays import Floats
 
@@ -42,11 +40,11 @@ class PublishedMinTotalDurationPacked(MinTotalDurationPacked):
         started = perf_counter()
         part = served_part(state, priced=False)
         objective = self.alone.objective(part.state, part.state.rates)
-        solution = solve_packed(part.polytope, objective, solver=self.solver)
+        solution = solve(part.polytope, objective, solver=self.solver)
         return part.allocation(self, published_makespan(part.polytope, objective, solution), started)
 
 
-def published_makespan(polytope: PackedPolytope, objective: Makespan, solution: PackedSolution) -> PackedSolution:
+def published_makespan(polytope: PackedPolytope, objective: Makespan, solution: Solution) -> Solution:
     """The optimal `solution` with the allocation that the published system would act on in its place.
 
     Its objective is that of the allocation; bound and prices are those of the optimum. Where ECOS is not installed it

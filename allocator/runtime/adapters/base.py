@@ -18,13 +18,15 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
 from allocator.lease.whole import read_object
+from allocator.runtime.adapters.node import LOG_FILES
 
 _LATEST = 1e15
 """Seconds since 1970; later is no time."""
@@ -158,7 +160,7 @@ class Seen:
     phase : "pending": accepted, does not run yet; "running"; "ended".
     code : exit status of an ended one; None: not known, as when its node was lost.
     signal : that ended it, else 0.
-    reason : for people; of one that runs, why its end may not come by itself.
+    reason : for people: of one that has ended, how; of one that runs, why its end may not come by itself.
     ended_at : seconds since 1970, 0 where not known.
     """
 
@@ -183,7 +185,7 @@ def read_end(job: str, path: Path) -> Seen | None:
         "ended",
         code if isinstance(code, int) else None,
         number if isinstance(number, int) else 0,
-        str(told.get("reason", "")),
+        str(told.get("reason") or "ended, nobody knows how"),
         float(at) if isinstance(at, int | float) and 0 <= at <= _LATEST else 0.0,
     )
 
@@ -235,6 +237,9 @@ class Adapter(ABC):
     async def stop(self, job: str, epoch: int) -> None:
         """Ask a job to end: SIGTERM or what the cluster has. The lease has said so before."""
 
+    def lease_ends(self, job: str) -> None:  # noqa: B027 - most clusters share the folder
+        """The lease in the folder of a job says now that it ends: to be sent where that folder is not shared."""
+
     @abstractmethod
     async def kill(self, job: str, epoch: int) -> None:
         """End all processes of a job at once."""
@@ -244,49 +249,47 @@ class Adapter(ABC):
         """The job is through; what the cluster keeps of it may go. Its folder stays."""
 
 
-_CHUNK = 1 << 16
+PIECE = 4 << 20
+"""Bytes of a file that are read, or sent, at once."""
+
+Cursor = tuple[int, int]
+"""How far a log was read: which file it was, and the position in it."""
 
 
-class LogReader:
-    """Reads what is new.
+def output_since(folder: Path, cursor: Cursor) -> tuple[bytes, Cursor]:
+    """Output of a job after a cursor, and where it ends; of files that have changed places the older one first.
 
     Parameters
     ----------
-    folder : of the job.
-
-    Attributes
-    ----------
-    found : whether there is any file.
+    folder : of the job. cursor : (0, 0) at first.
     """
+    which, position = cursor
+    for name in reversed(LOG_FILES):
+        with suppress(FileNotFoundError), (folder / name).open("rb") as file:
+            status = os.fstat(file.fileno())
+            number = status.st_ino
+            if name == LOG_FILES[1] and which not in (number, 0):
+                continue
+            if number != which or position > status.st_size:
+                position = 0
+            file.seek(position)
+            if piece := file.read(PIECE):
+                return piece, (number, position + len(piece))
+            which = number if number == which else which
+    return b"", cursor
+
+
+class LogReader:
+    """Reads what is new in the output of the job of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.found = folder, False
-        self._file = self._opened("log.1")
-
-    def _opened(self, name: str) -> BinaryIO | None:
-        try:
-            file = (self._folder / name).open("rb")
-        except FileNotFoundError:
-            return None
-        self.found = True
-        return file
+        self._folder = folder
+        self._cursor: Cursor = (0, 0)
 
     def news(self) -> Iterator[bytes]:
         """What came since the last time."""
         while True:
-            yield from self._rest()
-            newer = self._opened("log")
-            if newer is None:
+            piece, self._cursor = output_since(self._folder, self._cursor)
+            if not piece:
                 return
-            if self._file is not None and os.path.sameopenfile(newer.fileno(), self._file.fileno()):
-                newer.close()
-                return
-            # what came after the last look and before the files changed places
-            yield from self._rest()
-            if self._file is not None:
-                self._file.close()
-            self._file = newer
-
-    def _rest(self) -> Iterator[bytes]:
-        while self._file is not None and (chunk := self._file.read(_CHUNK)):
-            yield chunk
+            yield piece

@@ -227,7 +227,6 @@ class Log:
     """
 
     def __init__(self, limit: int, folder: int | None = None) -> None:
-        self.lost = 0
         self._folder = folder
         self._unsaid = 0
         self._most = limit // 2
@@ -240,7 +239,7 @@ class Log:
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
-        """Never fails: what the disk does not take is lost, and counted."""
+        """Never fails: what the disk does not take is lost, and told later."""
         try:
             if self._unsaid:
                 note = f"\n[{self._unsaid} bytes of output were lost: the disk was full]\n".encode()
@@ -249,7 +248,6 @@ class Log:
             while data:
                 data = data[self._put(data) :]
         except OSError:
-            self.lost += len(data)
             self._unsaid += len(data)
 
     def _put(self, data: bytes) -> int:

@@ -7,15 +7,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from allocator.runtime.records.ownership import check_own_peer, own_folder
 from throughputs import InputError
 
-MOST_AT_ONCE = 1000
-"""Jobs that a request names, and that an answer tells of: nobody else is held up for long."""
+MOST_AT_ONCE = 10_000
+"""Jobs that a request names: nobody else is held up for more than a second."""
 
 _PATIENCE = 60.0
 """Seconds that an answer may take."""
@@ -115,24 +114,6 @@ class Client:
         if not folder.is_dir():
             return AbsentError(f"no service runs on {folder}: there is no such folder; see --state")
         return AbsentError(f"no service runs on {folder}; start one with allocator serve --state {folder}")
-
-
-def whole_status(
-    ask: Callable[..., dict[str, Any]], jobs: Sequence[int | str] | None = None, **fields: Any
-) -> dict[str, Any]:
-    """The status of all jobs that are asked for, however many, in the form of one answer; `ask` as of `Client`."""
-    if jobs is not None:
-        answers = [ask("status", jobs=some, **fields) for some in in_parts(list(dict.fromkeys(jobs)))]
-    else:
-        answers = [ask("status", **fields)]
-        while answers[-1]["more"]:
-            answers.append(ask("status", after=answers[-1]["jobs"][-1]["id"], **fields))
-    return {"service": answers[-1]["service"], "jobs": [job for answer in answers for job in answer["jobs"]]}
-
-
-def in_parts(listed: Sequence[Any]) -> list[Sequence[Any]]:
-    """As many as go into one request, at least one part."""
-    return [listed[at : at + MOST_AT_ONCE] for at in range(0, max(len(listed), 1), MOST_AT_ONCE)]
 
 
 def granted(answer: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from allocator.conversion import Range, read_field
 from allocator.runtime.door.client import MOST_AT_ONCE
-from allocator.runtime.door.views import Room, job_view, service_view, status
+from allocator.runtime.door.views import event_view, service_view, status
 from allocator.runtime.records.book import COMPLETED, FINAL, RUNNING, SUBMITTED, Job, checked
 from allocator.runtime.records.journal import JournalError
 from throughputs import InputError
-from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
@@ -102,7 +101,7 @@ class Requests:
             job, limit = Job.submitted(-1, key, data), self._service.settings.user_gpus
             self._service.deciding.prospects.check(job)
             checked("gpus", job.gpus, not limit or job.gpus <= limit, f"at most {limit}, what a user may ask for")
-            for before in self._jobs(data.get("after", []), "after"):
+            for before in self._jobs(list(data.get("after", ())), "after"):
                 through = before.state in FINAL and before.state != COMPLETED
                 checked("after", f"job {before.id}: {before.state}", not through, "jobs that may complete")
             asked_for.append(key)
@@ -126,26 +125,12 @@ class Requests:
             yield {"id": job.id, "uuid": job.uuid, "notices": [text for text in told if text]}
 
     def _status(self, asked: Mapping[str, Any]) -> _Answer:
-        wanted, last, after = asked.get("jobs"), asked.get("last"), _whole("after", asked.get("after", -1), -1)
-        book = self._service.book
-        chosen: Sequence[Job]
-        if wanted is not None:
-            chosen = self._jobs(wanted)
-        elif asked.get("active"):
-            chosen = [job for job in book.active.values() if job.id > after]
-        else:
-            chosen = book.by_id[after + 1 : after + 2 + MOST_AT_ONCE] if last is None else book.by_id
-        if last is not None:
-            chosen = chosen[len(chosen) - min(_whole("last", last, 0, MOST_AT_ONCE), len(chosen)) :]
-        return status(self._service, chosen[:MOST_AT_ONCE]) | {"more": len(chosen) > MOST_AT_ONCE}
-
-    def _job(self, asked: Mapping[str, Any]) -> _Answer:
-        (job,) = self._jobs([asked.get("job")])
-        events = [
-            {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data)
-            for event in self._service.journal.events(job.uuid, last=1000)
-        ]
-        return {"job": job_view(self._service, job, partial(Room, self._service)), "events": events}
+        book, wanted = self._service.book, asked.get("jobs")
+        some = book.active.values() if asked.get("active") else book.by_id
+        chosen = list(some) if wanted is None else self._jobs(wanted)
+        if asked.get("last") is not None:
+            chosen = chosen[max(len(chosen) - _whole("last", asked["last"], 0), 0) :]
+        return status(self._service, chosen)
 
     def _cancel(self, asked: Mapping[str, Any]) -> _Answer:
         jobs = self._jobs(asked.get("jobs"))
@@ -162,22 +147,10 @@ class Requests:
         return {"node": name, "drained": name in service.hardware.drained, "jobs": left}
 
     def _history(self, asked: Mapping[str, Any]) -> _Answer:
-        last = _whole("last", asked.get("last", 1000), 1)
-        events = self._service.journal.events(last=min(last, 100_000))
-        ids = self._service.book.jobs
-        return {
-            "events": (
-                {
-                    "number": event.number,
-                    "at": event.at,
-                    "clock": event.clock,
-                    "kind": event.kind,
-                    "job": ids[event.job].id if event.job else None,
-                    "data": dict(event.data),
-                }
-                for event in events
-            )
-        }
+        last = min(_whole("last", asked.get("last", 1000), 1), 100_000)
+        (job,) = (None,) if asked.get("job") is None else self._jobs([asked["job"]])
+        events = self._service.journal.events(None if job is None else job.uuid, last)
+        return {"events": (event_view(self._service.book, event) for event in events)}
 
     def _policy(self, asked: Mapping[str, Any]) -> _Answer:
         name = asked.get("name")
@@ -209,7 +182,6 @@ class Requests:
 REQUESTS: dict[str, Callable[[Requests, Mapping[str, Any]], _Answer]] = {
     "submit": Requests._submit,
     "status": Requests._status,
-    "job": Requests._job,
     "cancel": Requests._cancel,
     "drain": Requests._drain,
     "resume": Requests._drain,
@@ -219,7 +191,7 @@ REQUESTS: dict[str, Callable[[Requests, Mapping[str, Any]], _Answer]] = {
 }
 """By name: on the socket, and on the web where its door lets them."""
 
-READING = ("history", "job", "status")
+READING = ("history", "status")
 """Those that change nothing; for others the web door needs leave."""
 
 
@@ -242,8 +214,8 @@ def _read(name: str, value: Any, kind: Any) -> Any:
     return read_field(value, kind, source="request", field=name, folder=Path())
 
 
-def _whole(name: str, value: Any, least: int, most: float = LARGEST_WHOLE_NUMBER) -> int:
-    return int(_read(name, value, Annotated[int, Range(least, most)]))
+def _whole(name: str, value: Any, least: int) -> int:
+    return int(_read(name, value, Annotated[int, Range(least)]))
 
 
 def _list(value: Any, least: int, expected: str) -> list[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,23 +12,16 @@ from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.door.client import AbsentError
-from allocator.runtime.door.requests import Requests
 from allocator.runtime.recorded import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import ReadOnlyJournal
 from allocator.runtime.service import Service
 from throughputs import read_table
 
 
-class StoppedService:
-    """Answers for a service that does not run, from its journal and from what its trainers have last reported.
+def at_rest(folder: Path) -> Service:
+    """The service of a state folder as it would be when it is started again, before it has seen anything.
 
-    Parameters
-    ----------
-    folder : of its state.
-
-    Attributes
-    ----------
-    in_order : whether it was stopped, not killed. last_at : when it last wrote, seconds since 1970.
+    It is made from its journal and from what its trainers have last reported; what would change anything is not done.
 
     Raises
     ------
@@ -39,23 +30,7 @@ class StoppedService:
     AbsentError
         None has ever run there.
     """
-
-    def __init__(self, folder: Path) -> None:
-        journal = ReadOnlyJournal(folder)
-        self.in_order, self.last_at = False, 0.0
-        for event in journal.events(last=1):
-            self.in_order, self.last_at = event.kind == "stopped", event.at
-        self._service = _at_rest(folder, journal)
-
-    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Requests.answer`, in the form in which a client has it; what would change anything is not done."""
-        requests = Requests(self._service)
-        answer: dict[str, Any] = json.loads("".join(requests.pieces(requests.open(asked))))
-        return answer
-
-
-def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
-    """The service as it would be when it is started again, before it has seen anything."""
+    journal = ReadOnlyJournal(folder)
     last = journal.last("service")
     if last is None:
         raise AbsentError(f"no service has run on {folder}; start one with allocator serve --state {folder}")
@@ -64,13 +39,12 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
     service = Service(folder, adapter, journal=journal)
     book = service.book
     service.hardware = service.hardware_of(book.nodes.values())
-    name = (book.policy or {"name": "fifo_perf"})["name"]
     known = folder / THROUGHPUTS_FILE
     table = read_table(known) if known.exists() else None
 
     def world(hardware: Hardware) -> World:
         # it decides nothing: what the policy and its mechanism were told does not matter
-        return World(hardware, get_policy(name), MechanismSettings(), table)
+        return World(hardware, get_policy(book.policy), MechanismSettings(), table)
 
     service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state", service.clock)
     service.deciding.trouble = "no service runs"

@@ -11,9 +11,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.door.words import span
-from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, RUNNING, STOPPING, Job
+from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, RUNNING, STOPPING, Book, Job
 
 if TYPE_CHECKING:
+    from allocator.runtime.records.journal import Event
     from allocator.runtime.service import Service
 
 
@@ -112,6 +113,13 @@ _AS_KEPT = (
     "epoch",
 )  # fmt: skip
 """What of a job is shown as the book has it."""
+
+
+def event_view(book: Book, event: Event) -> dict[str, Any]:
+    """An event of the journal, with number and name of its job."""
+    job = book.jobs.get(event.job)
+    of_job = {"job": None, "name": ""} if job is None else {"job": job.id, "name": job.name}
+    return vars(event) | of_job | {"data": dict(event.data)}
 
 
 def _program(command: tuple[str, ...]) -> str:

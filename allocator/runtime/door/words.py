@@ -108,7 +108,6 @@ _WORDS: dict[str, Callable[[_Data], str]] = {
     "cancelled": _because("cancelled"),
     "gave_up": _because("given up"),
     "timed_out": _because("timed out"),
-    "adopted": _because("adopted"),
     "lingers": lambda data: data["reason"],
     "measured": lambda data: f"makes {data['rate']:.4g} steps/s on {data['gpus']} {data['pool']}",
     "node": lambda data: f"node {data['name']} {'gets no more jobs' if data['drained'] else 'is in use again'}",

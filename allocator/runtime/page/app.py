@@ -162,7 +162,7 @@ class Desk:
         self._service, self._requests, self._access = service, requests, access
         self._guarded, self._changes = guarded, changes
         self.history, self.posts = History(service), Posts(service, access)
-        self._counts = Metrics(service, self.history)
+        self._counts = Metrics(service)
         self._feed = Feed(lambda: picture(service, self.history))
         self._shown, self._asking = document("page.html"), document("login.html")
         self._closed = False

@@ -12,8 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from allocator.runtime.door.views import busy_gpus, service_view
-from allocator.runtime.page.picture import History
-from allocator.runtime.records.book import FAILED, FINAL
+from allocator.runtime.records.book import FINAL
 
 if TYPE_CHECKING:
     from allocator.runtime.records.journal import Event
@@ -24,6 +23,13 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _DECISION_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Upper ends of the classes in which decisions are counted by the time that they took."""
 
+_OF_JOBS = {
+    "restarts": "Starts of jobs after their first",
+    "failures": "Starts of jobs that failed",
+    "gpu_seconds": "GPU time in leases that are over",
+}
+"""What is counted over all jobs, from the book."""
+
 # Times of creation, which no panel shows, would double the number of samples.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -33,16 +39,15 @@ class Metrics:
 
     Parameters
     ----------
-    service : that is listened to. history : of it.
+    service : that is listened to.
     """
 
-    def __init__(self, service: Service, history: History) -> None:
-        self._service, self._history = service, history
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._registry = CollectorRegistry()
         made: dict[str, Any] = {"namespace": "allocator", "registry": self._registry}
         of_decisions = "Time that the policy took for decisions in which it was asked."
         self._decisions = Histogram("decision_seconds", of_decisions, buckets=_DECISION_SECONDS, **made)
-        self._failures = Counter("job_failures", "Starts of jobs that failed.", **made)
         self._events = Counter("events", "Events written down.", ["kind"], **made)
         self._registry.register(self)
         service.listeners.append(self.hear)
@@ -50,9 +55,7 @@ class Metrics:
     def hear(self, event: Event) -> None:
         """Something was written down."""
         self._events.labels(event.kind).inc()
-        if event.kind == "ended":
-            self._failures.inc(event["outcome"] == FAILED)
-        elif event.kind == "decision" and event["asked"]:
+        if event.kind == "decision" and event["asked"]:
             self._decisions.observe(event["seconds"])
 
     def text(self) -> str:
@@ -62,7 +65,7 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Those that say how things are."""
         book, view = self._service.book, service_view(self._service)
-        jobs, counts = book.by_id, book.counts
+        counts = book.counts
         busy = dict.fromkeys(view["cluster"], 0) | busy_gpus(view)
         nodes = dict.fromkeys(("up", "drained", "down"), 0) | collections.Counter(
             node["state"] for node in view["nodes"]
@@ -77,7 +80,6 @@ class Metrics:
         yield gauge("clock_seconds", "Clock of the service, from its first start on.", view["clock"])
         active = {state: count for state, count in counts.items() if state not in FINAL}
         yield gauge("jobs", "Jobs that wait or hold GPUs.", active, "state")
-        yield gauge("queue_length_jobs", "Jobs that wait for GPUs.", counts["queued"])
         yield gauge("longest_wait_seconds", "Of jobs that never ran.", max(waits, default=0.0))
         yield counter(
             "jobs_over_total", "Jobs that are through, ever.", {s: counts[s] for s in sorted(FINAL)}, "outcome"
@@ -89,12 +91,9 @@ class Metrics:
         yield gauge("gpu_price", of_prices, view["prices"], "accelerator")
         of_last = "Wall time of the last decision, placement included."
         yield gauge("last_decision_seconds", of_last, view["decision_seconds"])
-        yield counter(
-            "job_restarts_total", "Starts of jobs after their first, ever.", sum(job.restarts for job in jobs)
-        )
-        gpu_seconds = sum(job.gpu_seconds for job in jobs)
-        yield counter("job_gpu_seconds_total", "GPU time in leases that are over, ever.", gpu_seconds)
-        yield counter("journal_events_total", "Events in the journal, ever.", self._history.last)
+        for name, text in _OF_JOBS.items():
+            total = sum(getattr(job, name) for job in book.by_id)
+            yield counter(f"job_{name}_total", f"{text}, ever.", total)
 
 
 def _family(

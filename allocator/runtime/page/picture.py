@@ -10,7 +10,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.decisions.hardware import held, owners
-from allocator.runtime.door.views import Room, busy_gpus, job_view, service_view
+from allocator.runtime.door.views import Room, busy_gpus, event_view, job_view, service_view
 from allocator.runtime.door.words import words
 from allocator.runtime.records.book import FINAL, LEAVING, QUEUED, STOPPING, Job
 
@@ -42,35 +42,26 @@ class History:
     ----------
     decisions : the last ones, newest first: what their events say, with `at`, seconds since 1970.
     happenings : the last other events for people, newest first.
-    last : number of the last event in the journal.
     """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self.decisions: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self.happenings: deque[dict[str, Any]] = deque(maxlen=_KEPT)
-        self.last = 0
         for event in service.journal.events(last=_LOOK_BACK):
             self.hear(event)
         service.listeners.append(self.hear)
 
     def hear(self, event: Event) -> None:
         """Something was written down."""
-        self.last = event.number
         if event.kind == "decision":
             self.decisions.appendleft({"number": event.number, "at": event.at} | dict(event.data))
         elif event.kind in _TOLD and event.get("outcome") != "yielded":
             self.happenings.appendleft(self._happening(event))
 
     def _happening(self, event: Event) -> dict[str, Any]:
-        job = self._service.book.jobs.get(event.job)
-        return {
-            "number": event.number,
-            "at": event.at,
-            "kind": event.get("outcome") or event.kind,
-            "job": None if job is None else job.id,
-            "text": words(event.kind, event.data),
-        }
+        said = {"kind": event.get("outcome") or event.kind, "data": None, "text": words(event.kind, event.data)}
+        return event_view(self._service.book, event) | said
 
 
 # ----------------------------------------------------------------------------------------------------------------------

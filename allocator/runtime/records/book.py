@@ -17,7 +17,7 @@ was killed comes back with the same book. The kinds of events, with their data:
                                                      were posted; late_seconds where one with a deadline completed
     resized         gpus, batch_size, job_type       what the job asked for, and what it is in the table then
     found           epoch                            a start that the journal has lost
-    rejected, cancelled, gave_up, timed_out, adopted, lingers   reason
+    rejected, cancelled, gave_up, timed_out, lingers   reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
     options, policy, service, cluster, run           what the service was told, and what it runs with
@@ -32,7 +32,8 @@ import os
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_origin
+from itertools import islice
+from typing import Annotated, Any
 
 from allocator.conversion import Range, Reads, declared_kinds
 from allocator.runtime.adapters.base import NOWHERE, Node, Placed
@@ -82,11 +83,6 @@ def _environment(value: Any, name: str, *_: object) -> dict[str, str]:
     return dict(value)
 
 
-def _numbers(value: Any, name: str, *_: object) -> list[int]:
-    good = isinstance(value, list) and len(value) <= _MOST_ARGUMENTS and all(type(one) is int for one in value)
-    return list(checked(name, value, good, "numbers of jobs"))
-
-
 def _names(value: Any, name: str, *_: object) -> list[str]:
     good = isinstance(value, list) and len(value) <= _MOST_ARGUMENTS
     return [_line(one, name) for one in checked(name, value, good, "a list of names")]
@@ -100,6 +96,9 @@ Line = Annotated[str, Reads(_line)]
 
 QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
 COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
+FIRST_POLICY = "fifo_perf"
+"""Of a service that was told none."""
+
 LOST = "lost"
 """How a start came out that the job did not end: no state of a job."""
 
@@ -142,7 +141,7 @@ class Job:
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     queued_seconds : that it waited, before the present state.
     run_seconds, gpu_seconds : that it ran, in leases that are over; one that was told to end runs until it has ended.
-    failures : starts that ended with an error. restarts : starts after the first.
+    failures : starts that ended with an error.
     lost : starts in a row of which nobody knows the end, as with their node, or that the cluster refused.
     fruitless : leases in a row that ended without a newly saved step.
     start_seconds, save_seconds : what its last start took before the first step, and its last checkpoint.
@@ -184,7 +183,7 @@ class Job:
     duration: Annotated[float, AMOUNT] = 0.0
     time_limit: Annotated[float, AMOUNT] = 0.0
     accelerators: Annotated[tuple[str, ...], Reads(_names)] = ()
-    after: Annotated[tuple[int, ...], Reads(_numbers)] = ()
+    after: tuple[int, ...] = ()
     weight: Annotated[float, AMOUNT] = 1.0
     deadline: Annotated[float | None, AMOUNT] = None
     entity: Line = ""
@@ -209,7 +208,6 @@ class Job:
     failures: int = 0
     lost: int = 0
     fruitless: int = 0
-    restarts: int = 0
     start_seconds: float = 0.0
     save_seconds: float = 0.0
     batch_size: int | None = None
@@ -267,6 +265,11 @@ class Job:
         return self.start_seconds + self.save_seconds
 
     @property
+    def restarts(self) -> int:
+        """Starts after the first."""
+        return max(self.epoch - 1, 0)
+
+    @property
     def held_gpus(self) -> int:
         """GPUs that it holds now."""
         return len(self.placed.gpus)
@@ -275,7 +278,8 @@ class Job:
 PROGRESS = ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds")
 """What a trainer reports, and the book keeps."""
 
-SUBMITTED = {name: kind for name, kind in declared_kinds(Job).items() if get_origin(kind) is Annotated}
+_KINDS = declared_kinds(Job)
+SUBMITTED = dict(islice(_KINDS.items(), list(_KINDS).index("command"), list(_KINDS).index("submitted_at")))
 """What a submission says of a job."""
 
 
@@ -289,10 +293,10 @@ class Book:
     followers : those that were to start after a job, by its number. hopeless : those that wait for one in vain.
     drained : nodes that get no jobs.
     counts : of jobs by state. deadlines : how many of the jobs that are through have "met" and "missed" theirs.
-    policy : name and settings of the policy in force; None before the first.
+    policy : name of the one in force.
     adapter : name of the last one, "" before the first.
     nodes : as they were last seen, by name.
-    clock, at : of the last event.
+    clock, at : of the last event. stopped : whether that was the end of a service, in order.
     """
 
     def __init__(self) -> None:
@@ -305,13 +309,15 @@ class Book:
         self.drained: set[str] = set()
         self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
         self.deadlines = {"met": 0, "missed": 0}
-        self.policy: dict[str, Any] | None = None
+        self.policy = FIRST_POLICY
         self.adapter = ""
         self.nodes: dict[str, Node] = {}
         self.clock = self.at = 0.0
+        self.stopped = False
 
     def apply(self, event: Event) -> None:
         """What an event changes."""
+        self.stopped = event.kind == "stopped"
         if event.kind != "decision":  # which holds from its clock on, mostly the end of a round that is still to come
             self.clock, self.at = max(self.clock, event.clock), event.at
         if event.job:
@@ -323,7 +329,7 @@ class Book:
         elif event.kind == "node":
             (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
         elif event.kind == "policy":
-            self.policy = dict(event.data)
+            self.policy = str(event["name"])
         elif event.kind == "service":
             self.adapter = event.get("adapter", "")
             self.nodes = _nodes(event)
@@ -361,7 +367,6 @@ class Book:
     def _starting(self, job: Job, event: Event) -> None:
         self._enter(job, STARTING, event)
         self.holding[job.uuid] = job
-        job.restarts += job.epoch > 0
         job.epoch = event["epoch"]
         job.placed = Placed(event["pool"], {node: tuple(at) for node, at in event["places"].items()})
         if job.started_at is None:

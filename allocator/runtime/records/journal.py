@@ -165,9 +165,13 @@ class Journal:
         except BaseException as error:
             self._roll_back()
             if isinstance(error, sqlite3.Error):
-                raise JournalError(f"journal: {error}") from None
+                raise self._unwritten(error) from None
             raise
         return written
+
+    def _unwritten(self, error: sqlite3.Error) -> JournalError:
+        full = f" (what jobs print, in {self._path.parent}/jobs, takes most room)" * ("full" in str(error))
+        return JournalError(f"{self._path}: {error}{full}")
 
     def _roll_back(self) -> None:
         try:
@@ -192,7 +196,7 @@ class Journal:
         try:
             self._base.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, str(number)))
         except sqlite3.Error as error:
-            raise JournalError(f"journal: {error}") from None
+            raise self._unwritten(error) from None
 
     def events(self, job: str | None = None, last: int | None = None, after: int = 0) -> Iterator[Event]:
         """All events behind the number `after`, in order; of one `job`, the `last` so many only.
@@ -317,6 +321,9 @@ def _locked(folder: Path) -> Any:
         expected = "a folder that no other service uses; `allocator status` speaks with the one that runs"
         raise InputError(str(folder), found=f"a running service, process {owner}", expected=expected) from None
     # over what was there: of a file that is none of ours not more is lost than that
-    file.write(f"{os.getpid():<10}\n")
-    file.flush()
+    try:
+        file.write(f"{os.getpid():<10}\n")
+        file.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     return file

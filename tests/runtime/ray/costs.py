@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from allocator.runtime.adapters.ray import RayAdapter, RaySettings
+from allocator.runtime.adapters.ray import RayAdapter
 from allocator.runtime.service import Service
 from allocator.studies.study import Options, Row, Run, Study
 from allocator.studies.tables import Shown, duration
@@ -42,7 +42,7 @@ def _measured(jobs: int, queued: int, seconds: float) -> list[Row]:
     with ray_cluster(2, (jobs + 1) // 2) as address:
 
         def adapter(state: Path) -> RayAdapter:
-            return RayAdapter(state, RaySettings(address))
+            return RayAdapter(state, address)
 
         # the first time Ray starts processes that stay
         again = [row for _ in range(3) for row in asyncio.run(dispatch(jobs, adapter))]

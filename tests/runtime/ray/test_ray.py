@@ -21,7 +21,7 @@ from ray.cluster_utils import Cluster
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import AdapterError, NoAnswerError, Placed, StartOrder
 from allocator.runtime.adapters.node import children, free_port
-from allocator.runtime.adapters.ray import RayAdapter, RaySettings
+from allocator.runtime.adapters.ray import RayAdapter
 from tests.runtime.contract import AdapterContract, seen, until
 from tests.runtime.test_contract import WithCommands
 from tests.runtime.worlds import processes_of
@@ -32,12 +32,11 @@ pytestmark = pytest.mark.exhaustive
 class OnRay(WithCommands):
     """A state folder, and adapters of one scheduler after the other."""
 
-    def __init__(self, address, folder, **settings):
-        self.settings = RaySettings(address, **settings)
-        self.state, self.adapters = folder, []
+    def __init__(self, address, folder):
+        self.address, self.state, self.adapters = address, folder, []
 
     async def open(self):
-        adapter = RayAdapter(self.state, self.settings)
+        adapter = RayAdapter(self.state, self.address)
         await adapter.open()
         self.adapters.append(adapter)
         return adapter
@@ -84,8 +83,10 @@ def cluster():
 
 
 @pytest.fixture
-def stage(cluster, tmp_path):
-    return OnRay(cluster.address, tmp_path, patience_seconds=4.0, lost_seconds=2.0)
+def stage(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(RayAdapter, "patience_seconds", 4.0)
+    monkeypatch.setattr(RayAdapter, "lost_seconds", 2.0)
+    return OnRay(cluster.address, tmp_path)
 
 
 class TestContract(AdapterContract):

@@ -93,12 +93,10 @@ def reserve_exit(folder: str) -> int:
     return reserved
 
 
-def write_exit(
-    folder: str, reserved: int, epoch: int, code: int | None, number: int, reason: str, lost: int = 0
-) -> None:
-    """Say how a start ended, in the file that `reserve_exit` has prepared; `lost` counts bytes of output."""
-    told = {"epoch": epoch, "code": code, "signal": number, "ended_at": time.time(), "lost_output": lost}
-    text = json.dumps(told | {"reason": reason[:300]}).encode()
+def write_exit(folder: str, reserved: int, epoch: int, code: int | None, number: int, reason: str) -> None:
+    """Say how a start ended, in the file that `reserve_exit` has prepared."""
+    told = {"epoch": epoch, "code": code, "signal": number, "ended_at": time.time(), "reason": reason[:300]}
+    text = json.dumps(told).encode()
     os.pwrite(reserved, text, 0)
     os.ftruncate(reserved, len(text))
     os.replace(os.path.join(folder, f".{EXIT_FILE}"), os.path.join(folder, EXIT_FILE))
@@ -181,7 +179,7 @@ def _carry_out(order: Order) -> None:
         while end_processes(descendants([me]), SWEEP_SECONDS):
             pass
         code, number, reason = None, 0, f"the process that watches the job failed: {error!r}"
-    write_exit(".", reserved, order.epoch, code, number, reason, log.lost)
+    write_exit(".", reserved, order.epoch, code, number, reason)
     if refused:
         raise _RefusedError(reason)
 

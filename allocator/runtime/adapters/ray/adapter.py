@@ -26,7 +26,7 @@ from allocator.lease.files import LEASE_FILE, REPORT_FILE
 from allocator.lease.whole import epoch_in, read_bytes, read_object, write_bytes
 from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.adapters.node import NOT_EXECUTABLE, OTHERS_SECONDS, Log
-from allocator.runtime.adapters.ray.connection import Connection, RaySettings
+from allocator.runtime.adapters.ray.connection import Connection
 from allocator.runtime.adapters.ray.supervisor import SERVICES, Ranks, Told, piece_of, put_piece, saved_in, without_ray
 
 START_FILE = "ray.json"
@@ -36,6 +36,9 @@ RUNTIME_ENV = "RAY_RUNTIME_ENV"
 
 _NEWS_SECONDS = 2.0
 """How long a supervisor waits for something to tell."""
+
+_ANSWER_SECONDS = 30.0
+"""That a supervisor may take to answer."""
 
 _AGAIN_SECONDS = 1.0
 """Between two requests to a supervisor that does not answer."""
@@ -57,7 +60,6 @@ class _Start:
     cursors : by id of the node how far its output was read.
     end : how it ended, None before that.
     failed_at : when a part of it was seen to have ended badly, while others ran.
-    lease : of the lease file, when it was last sent.
     """
 
     job: str
@@ -68,11 +70,10 @@ class _Start:
     cursors: dict[str, tuple[int, int]] = field(default_factory=dict)
     end: Seen | None = None
     failed_at: float | None = None
-    lease: tuple[int, int] = (0, 0)
 
     def write(self, folder: Path) -> None:
         """What another service has to know."""
-        told = asdict(replace(self, failed_at=None, lease=(0, 0)))
+        told = asdict(replace(self, failed_at=None))
         write_bytes(folder / START_FILE, json.dumps(told).encode())
 
     @classmethod
@@ -83,7 +84,7 @@ class _Start:
             return None
         end = Seen(**told["end"]) if told["end"] else None
         cursors = {node: tuple(cursor) for node, cursor in told["cursors"].items()}
-        return cls(**told | {"end": end, "cursors": cursors, "runs": tuple(told["runs"]), "lease": (0, 0)})
+        return cls(**told | {"end": end, "cursors": cursors, "runs": tuple(told["runs"])})
 
 
 class RayAdapter(Adapter):
@@ -92,13 +93,21 @@ class RayAdapter(Adapter):
     Parameters
     ----------
     state : folder of the scheduler's state.
-    settings : of the cluster.
+    address : as Ray takes it: ``auto``, or host and port of the head.
+    types : our name of an accelerator type by Ray's, where it is not Ray's in small letters.
+
+    Attributes
+    ----------
+    patience_seconds : how long a start waits for its GPUs.
+    lost_seconds : from when Ray calls a node lost to when what ran there is taken to have ended: for as long a raylet
+        that is cut off, and so the jobs of its node, may run on (RAY_gcs_rpc_server_reconnect_timeout_s and a bit).
     """
 
     name: ClassVar[str] = "ray"
+    patience_seconds, lost_seconds = 10.0, 65.0
 
-    def __init__(self, state: Path, settings: RaySettings | None = None) -> None:
-        self._settings = settings or RaySettings()
+    def __init__(self, state: Path, address: str = "auto", types: Mapping[str, str] | None = None) -> None:
+        self._address, self._types = address, types or {}
         self._folder = state.absolute()
         self._rows: dict[str, dict[str, Any]] = {}
         self._lost: dict[str, float] = {}
@@ -125,7 +134,7 @@ class RayAdapter(Adapter):
         for start in self._starts.values():
             for node, cursor in start.cursors.items():
                 self._told.setdefault(node, {})[start.job] = Told(cursor=cursor)
-        self._connection = Connection(self._service, self._settings.address, own / "log")
+        self._connection = Connection(self._service, self._address, own / "log")
         await self.nodes()
         kept = {self._group(start) for start in self._starts.values() if start.end is None}
         for name in await self._connection.ask("groups"):
@@ -174,7 +183,7 @@ class RayAdapter(Adapter):
         return sorted((self._node(row) for row in self._rows.values()), key=lambda node: node.name)
 
     def _node(self, row: Mapping[str, Any]) -> Node:
-        kind = self._settings.types.get(row["type"], row["type"].lower())
+        kind = self._types.get(row["type"], row["type"].lower())
         node = Node(row["name"], kind, row["gpus"])
         if row["id"] in self._lost:
             return replace(node, up=False, reason="Ray has lost it")
@@ -186,8 +195,7 @@ class RayAdapter(Adapter):
     # -- what is ------------------------------------------------------------------------------------------------------
 
     async def _tell(self, node: str, request: str, *arguments: object, seconds: float = 0.0) -> Any:
-        patience = self._settings.answer_seconds + seconds
-        return await self._connection.ask("tell", node, request, arguments, seconds=patience)
+        return await self._connection.ask("tell", node, request, arguments, seconds=_ANSWER_SECONDS + seconds)
 
     async def _follow(self, node: str) -> None:
         """Hear what happens on a node, as long as it is there."""
@@ -251,9 +259,6 @@ class RayAdapter(Adapter):
     async def observe(self) -> Sequence[Seen]:
         """From what the supervisors have told."""
         await self._connection.open()
-        for start in self._starts.values():
-            if start.end is None:
-                self._send_lease(start)
         jobs = {job for told in self._told.values() for job in told} | self._starts.keys()
         return [one for one in map(self._see, jobs) if one is not None]
 
@@ -285,7 +290,7 @@ class RayAdapter(Adapter):
         # of what nobody has told nobody knows whether it has begun
         there = "pending" if told is None or told.epoch != start.epoch else told.phase
         if node in self._lost:
-            left = self._lost[node] + self._settings.lost_seconds - time.monotonic()
+            left = self._lost[node] + self.lost_seconds - time.monotonic()
             if left <= 0:
                 return seen("ended", reason=f"Ray has lost node {name}")
             return seen(there, reason=f"Ray has lost node {name}: in {left:.0f} s nothing of it can run there")
@@ -336,23 +341,18 @@ class RayAdapter(Adapter):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _send_lease(self, start: _Start) -> None:
-        """Send the lease of a job to its nodes, if the service has written it anew."""
-        path = self._jobs / start.job / LEASE_FILE
-        with suppress(OSError):
-            status = path.stat()
-            looked = (status.st_ino, status.st_mtime_ns)
-            told = self._told.get(start.runs[0], {}).get(start.job, Told()).seen
-            if looked != start.lease and told is not None and told.epoch == start.epoch:
-                start.lease = looked
-                self._do(self._leased(start, read_bytes(path)))
+    def lease_ends(self, job: str) -> None:
+        """Send the lease to the nodes of the job."""
+        start = self._starts.get(job)
+        if start is not None:
+            self._do(self._send_lease(start, read_bytes(self._jobs / job / LEASE_FILE)))
 
-    async def _leased(self, start: _Start, lease: bytes) -> None:
-        try:
-            await asyncio.gather(*(self._tell(node, "lease", start.job, lease) for node in start.runs))
-        except AdapterError:
+    async def _send_lease(self, start: _Start, lease: bytes) -> None:
+        while start.end is None:
+            with suppress(AdapterError):
+                await asyncio.gather(*(self._tell(node, "lease", start.job, lease) for node in start.runs))
+                return
             await asyncio.sleep(_AGAIN_SECONDS)
-            start.lease = (0, 0)
 
     # -- orders -------------------------------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class RayAdapter(Adapter):
             counts = {node: len(positions) for node, (_, positions) in start.places.items()}
             start.write(order.folder)
             self._starts[order.job] = start
-            patience = self._settings.patience_seconds
+            patience = self.patience_seconds
             try:
                 given = await self._connection.ask(
                     "place", self._group(start), counts, environment, patience, seconds=patience + _SETUP_SECONDS

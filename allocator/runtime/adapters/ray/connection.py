@@ -10,7 +10,6 @@ import socket
 import sys
 import time
 from asyncio.subprocess import Process
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,6 @@ from allocator.runtime.adapters.base import AdapterError, NoAnswerError
 
 _AGAIN_SECONDS = 2.0
 """Between two attempts to connect."""
-
-
-@dataclass(frozen=True)
-class RaySettings:
-    """How a Ray cluster is used.
-
-    Attributes
-    ----------
-    address : as Ray takes it: ``auto``, or host and port of the head.
-    types : our name of an accelerator type by Ray's, where it is not Ray's in small letters.
-    patience_seconds : how long a start waits for its GPUs.
-    answer_seconds : how long a supervisor may take to answer.
-    lost_seconds : from when Ray calls a node lost to when what ran there is taken to have ended: for as long a raylet
-        that is cut off, and so the jobs of its node, may run on (RAY_gcs_rpc_server_reconnect_timeout_s and a bit).
-    """
-
-    address: str = "auto"
-    types: dict[str, str] = field(default_factory=dict)
-    patience_seconds: float = 10.0
-    answer_seconds: float = 30.0
-    lost_seconds: float = 65.0
 
 
 class Connection:

@@ -25,15 +25,18 @@ from allocator.lease.fence import StaleLeaseError, raise_epoch
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, parse, write_file
 from allocator.lease.whole import epoch_in, read_bytes
 from allocator.runtime.adapters.base import (
+    PIECE,
     AdapterError,
     CommandError,
+    Cursor,
     Seen,
     StartOrder,
     gpu_variables,
     lease_variables,
+    output_since,
 )
 from allocator.runtime.adapters.local import LocalAdapter
-from allocator.runtime.adapters.node import LOG_FILES, free_port, start_time_of, variables_of_rank
+from allocator.runtime.adapters.node import free_port, start_time_of, variables_of_rank
 from allocator.runtime.records.ownership import own_folder
 
 SERVICES = "allocator-"
@@ -41,12 +44,6 @@ SERVICES = "allocator-"
 
 LOOK_SECONDS = 0.1
 """Between two looks at the jobs of a node."""
-
-PIECE = 4 << 20
-"""Bytes of a file that are sent at once."""
-
-Cursor = tuple[int, int]
-"""How far a log was read: which file it was, and the position in it."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +203,7 @@ class Supervisor:
 
     def _look(self, seen: Seen, known: Told) -> tuple[Told, bytes]:
         folder = self._of(seen.job)
-        output, cursor = _since(folder, known.cursor)
+        output, cursor = output_since(folder, known.cursor)
         saved = saved_in(folder / "checkpoint", others=seen.phase == "ended")
         # the end is told when all before it was
         if output and seen.phase == "ended":
@@ -248,24 +245,6 @@ def _of_ranks(common: Mapping[str, str], ranks: Ranks) -> Iterator[dict[str, str
     for local in range(ranks.here):
         rank = variables_of_rank(ranks.first + local, local, ranks.all, ranks.here, ranks.address, ranks.port)
         yield {**common, **rank}
-
-
-def _since(folder: Path, cursor: Cursor) -> tuple[bytes, Cursor]:
-    """Output after a cursor, and where it ends; of files that have changed places the older one first."""
-    which, position = cursor
-    for name in (LOG_FILES[1], LOG_FILES[0]):
-        with suppress(FileNotFoundError), (folder / name).open("rb") as file:
-            status = os.fstat(file.fileno())
-            number = status.st_ino
-            if name == LOG_FILES[1] and which not in (number, 0):
-                continue
-            if number != which or position > status.st_size:
-                position = 0
-            file.seek(position)
-            if piece := file.read(PIECE):
-                return piece, (number, position + len(piece))
-            which = number if number == which else which
-    return b"", cursor
 
 
 def saved_in(folder: Path, *, others: bool = True) -> dict[str, int]:

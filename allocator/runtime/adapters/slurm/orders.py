@@ -41,7 +41,7 @@ class Start:
     def read(cls, folder: Path) -> Start | None:
         """The last start of the job of a folder, as after a restart of the scheduler."""
         told = read_object(folder / runner.START_FILE, runner.LONGEST_ORDER)
-        nodes = told.get("node_names")
+        nodes = told.get("placed")
         known = isinstance(told.get("epoch"), int) and isinstance(nodes, list)
         return cls(str(told.get("job")), told["epoch"], folder, frozenset(map(str, nodes or ()))) if known else None
 
@@ -50,22 +50,16 @@ class Start:
         # The service may itself run in a job of Slurm's.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
         nodes, gpus = shape_of(order)
-        content = {
+        content = vars(order) | {
             "name": self.name,
-            "job": order.job,
-            "epoch": order.epoch,
+            "placed": sorted(self.nodes),
             "nodes": nodes,
             "gpus_per_node": gpus,
-            "command": order.command,
-            "working_directory": str(order.working_directory),
             "environment": inherited | dict(order.environment),
             "lease": lease_variables(order, order.folder),
-            "one_process_per_gpu": order.one_process_per_gpu,
-            "log_bytes": order.log_bytes,
             "lock_seconds": lock_seconds,
-            "node_names": sorted(self.nodes),
         }
-        write_bytes(self.folder / runner.START_FILE, json.dumps(content).encode())
+        write_bytes(self.folder / runner.START_FILE, json.dumps(content, default=str).encode())
 
     def erase(self) -> None:
         """Take the order away: without it the runner refuses."""
