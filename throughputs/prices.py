@@ -25,9 +25,6 @@ from throughputs.limits import require
 if TYPE_CHECKING:
     import pandas as pd
 
-PREEMPTIBLE_PRICES: Mapping[str, float] = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
-"""Dollars per GPU hour of preemptible GPUs on one cloud. Source: D. Narayanan et al., OSDI 2020, public artifact."""
-
 _SECONDS_PER_HOUR = 3600.0
 
 _TIMES = {

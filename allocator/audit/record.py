@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.results.output import as_json
 from throughputs.files import JsonObject
-from throughputs.shown import html_table
+from throughputs.shown import html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,22 +104,17 @@ class Audit:
     def tables(self, *, jobs: int = 10) -> tuple[Table, Table]:
         """The properties, and the explanations of the first `jobs` that are slowest beside their fastest type, for
         the terminal."""
-        from rich import box
-        from rich.table import Table
         from rich.text import Text
 
-        properties = Table("property", "holds", title=Text(f"Audit of {self.policy}"), box=box.SIMPLE_HEAD)
-        properties.add_column("value", justify="right")
-        properties.add_column("worst job")
-        properties.add_column("", overflow="fold")
+        rows = []
         for each in self.properties:
-            worst = "" if each.worst_job is None else str(each.worst_job)
+            worst = "" if each.worst_job is None else each.worst_job
             holds = Text(_VERDICT[each.holds], style="green" if each.holds else "bold red")
-            properties.add_row(Text(each.name), holds, _number(each.value), Text(worst), Text(each.detail))
-        reasons = Table(title="Why jobs run where they run", box=box.SIMPLE_HEAD, show_header=False, min_width=80)
-        reasons.add_column("", overflow="fold")
-        for told in sorted(self.explanations, key=_comfort)[:jobs]:
-            reasons.add_row(Text(told.text))
+            rows.append((each.name, holds, _number(each.value), worst, each.detail))
+        headings = ("property", "holds", "value", "worst job", "")
+        properties = text_table(headings, rows, words=(0, 1, 3, 4), title=Text(f"Audit of {self.policy}"))
+        told = ([each.text] for each in sorted(self.explanations, key=_comfort)[:jobs])
+        reasons = text_table([""], told, title="Why jobs run where they run", show_header=False, min_width=80)
         prices = ", ".join(f"{name} {_number(price)}" for name, price in self.prices.items())
         left_out = len(self.explanations) - jobs
         more = f"; {left_out} more jobs in JSON" if left_out > 0 else ""

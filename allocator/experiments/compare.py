@@ -28,8 +28,7 @@ from allocator.report.figures import OFF, format_column, off_by, title_of
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
 from allocator.report.progress import Advance
-from allocator.report.terminal import comparison_table
-from allocator.results.fairness import isolated_rho
+from allocator.report.terminal import shown_policies
 from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.outcomes import RECORDED
 from allocator.results.output import save_result, summary_of
@@ -40,6 +39,7 @@ from formulations import SolverError
 from throughputs import InputError, Trace, trace_of
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings
+from throughputs.numerics import quotient
 from throughputs.shown import as_text, escape, html_table
 from throughputs.trace import ENDINGS
 
@@ -105,9 +105,7 @@ class Compared:
         return table + "".join(f"<div>{escape(line)}</div>" for line in (*self.notes, *self.failures))
 
     def __str__(self) -> str:
-        policies = Policies.of(self.summaries)
-        table = comparison_table(policies.summaries, half_widths=policies.half_widths)
-        return as_text([table, *self.notes, *self.failures], width=200)
+        return as_text([*shown_policies(Policies.of(self.summaries)), *self.notes, *self.failures], width=200)
 
 
 def compare(
@@ -319,8 +317,8 @@ def _kept(result: SimulationResult, folder: Path | None) -> dict[str, Any]:
 def _relate(result: SimulationResult, fair: SimulationResult | None) -> None:
     """Relate the completion times of a run to those of the run on fair shares, where there is one."""
     if fair is not None:
-        times = result.jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy()
-        result.jobs["rho_isolated"] = isolated_rho(*times)
+        times, fair_times = (run.jobs["jct"].to_numpy() for run in (result, fair))
+        result.jobs["rho_isolated"] = quotient(times, fair_times, np.nan)
 
 
 def _reason(error: Exception) -> str:

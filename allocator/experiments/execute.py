@@ -92,7 +92,7 @@ def carried_out(run: Run, materials: Materials, *, keep_jobs: bool = False, log:
 
 def _figures(result: SimulationResult) -> dict[str, Any]:
     """The summary of a run, with what came of estimates and of plans."""
-    figures = result.summary().to_dict()
+    figures = dict(result.summary())
     # Stage 1 of a plan keeps every job to its fair finish time, the later ones do not.
     stages = [allocation.stage for _, _, allocation in result.decisions]
     planned = [stage for stage in stages if stage is not None]

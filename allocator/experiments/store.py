@@ -23,6 +23,7 @@ from allocator.conversion import convert, is_number
 from allocator.experiments.definition import Sweep
 from allocator.experiments.execute import Outcome
 from allocator.experiments.run import FORMAT, LOADS, Kind, Run
+from allocator.results.summary import NUMBERS
 from throughputs import InputError
 from throughputs.files import read_frame, read_json, write_frame, write_json, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -32,21 +33,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-FIGURES = (
-    "jobs", "completed_jobs", "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction",
-    "makespan", "utilization", "window_utilization", "window_start", "window_end", "average_queue", "average_active",
-    "unserved_jobs", "dropped_jobs", "unfinished_jobs", "preemptions", "lease_extensions", "lease_opportunities",
-    "lease_extension_rate", "cost", "rounds", "policy_calls", "policy_seconds",
-    "wall_seconds", "estimation_error", "measured_pairs", "geometric_mean_jct", "harmonic_mean_jct",
-    "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
-    "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
-    "very_unfair_fraction_themis", "mean_envy", "largest_envy", "fair_plans", "rejected_jobs", "deadline_jobs",
-    "deadline_ratio", "value_miss_rate", "admitted", "rejected", "met", "late", "best_effort_jobs",
-    "best_effort_average_jct", "wasted_gpu_hours", "cluster_efficiency", "average_queueing_time",
-    "average_running_time", "loaded_utilization", "restart_gpu_hours", "owned_cost", "gpu_utilization",
-    "busy_gpu_utilization", "known_gpu_utilization", "failures", "lost_gpu_hours",
-)  # fmt: skip
-"""Columns that a run's summary has under the same names."""
+FIGURES = tuple(dict.fromkeys(("jobs", *NUMBERS, "estimation_error", "measured_pairs", "fair_plans")))
+"""Columns that a run has under the same names: the numbers of its summary, and what came of estimates and of plans."""
 
 FIGURES_OF_DECISIONS = (
     "jobs", "unserved_jobs", "decision_seconds", "measured_decisions", "decision_status", "decision_solver",
@@ -54,16 +42,12 @@ FIGURES_OF_DECISIONS = (
 )  # fmt: skip
 """The same for a decision."""
 
-# A saturated run has no steady state to measure: what had completed by then is the lucky part of the jobs.
-NOT_OF_SATURATED = (
-    "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction", "makespan",
-    "window_start", "window_end", "cost", "geometric_mean_jct", "harmonic_mean_jct",
-    "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
-    "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
-    "very_unfair_fraction_themis", "deadline_ratio", "value_miss_rate", "best_effort_average_jct", "wasted_gpu_hours",
-    "average_queueing_time", "average_running_time", "restart_gpu_hours", "owned_cost", "failures",
-    "lost_gpu_hours",
-)  # fmt: skip
+OF_COMPLETED = re.compile(
+    "jct|rho|unfair|_time$|slowdown|makespan|window_start|window_end|cost|deadline_ratio|value_miss|gpu_hours|failures|"
+    "per_job"
+)
+"""In names of figures that a saturated run does not have: there is no steady state to measure, and what had completed
+by then is the lucky part of the jobs."""
 
 TEXT = (
     "status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "entities_by", "decision_solver",
@@ -272,7 +256,6 @@ def _check(value: Record, kinds: Mapping[str, Any], path: Path, place: str = "")
 def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
     figures = record["figures"]
     saturated = record["status"] == "saturated"
-    blank = NOT_OF_SATURATED if saturated else ()
     names = FIGURES_OF_DECISIONS if kind == "decision" else FIGURES
     row = {
         "point": point["point"],
@@ -281,7 +264,7 @@ def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
         "saturated_load": point["load"] if saturated else None,
         "by_rule": False,
         **point["cells"],
-        **{name: None if name in blank else figures.get(name) for name in names},
+        **{name: None if saturated and OF_COMPLETED.search(name) else figures.get(name) for name in names},
     }
     for weight in figures.get("by_priority", ()) if not saturated else ():
         if is_number(value := weight.get("priority_weight")):

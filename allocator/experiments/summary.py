@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.table import Table
 
 from allocator.report.figures import FIGURES, OF_SOME_RUNS, Figure, title_of
 from allocator.studies import tables
-from allocator.studies.study import Options, Run, Study, against_load, side_by_side
+from allocator.studies.study import Study, against_load, side_by_side
 from allocator.studies.tables import Shown
 from throughputs import InputError
 from throughputs.errors import one_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MatplotlibFigure
 
 _OF_COMPUTING = (
     Figure("policy_seconds", "policy", "s", "time spent deciding", 2),
@@ -37,62 +32,39 @@ _NOT_SETTINGS = ("point", "status", "status_detail", "saturated_load", "by_rule"
                  "end_job", "max_clock_seconds")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Swept:
-    """The results of a sweep as a study: lines against the load, bars where there is one load."""
+def swept(results: pd.DataFrame, title: str, figures: Iterable[str] | None = None) -> tuple[Study, pd.DataFrame]:
+    """The study of a sweep that has run, lines against the load, or bars where there is one load; and its results.
 
-    study: Study
-    results: pd.DataFrame
+    Of results with one row per run, and these columns of them; None: the usual ones.
 
-    @classmethod
-    def of(cls, results: pd.DataFrame, title: str, figures: Iterable[str] | None = None) -> Swept:
-        """Of results with one row per run, and these columns of them; None: the usual ones.
-
-        Raises
-        ------
-        InputError
-            There are no results, or no such figure.
-        """
-        if not len(results):
-            raise InputError("sweep", found="no results yet", expected="a sweep of which runs have finished")
-        load = next(name for name in _LOADS if name in results)
-        usual = OF_DECISIONS if "decision_seconds" in results else OF_SIMULATIONS
-        known = [name for name in usual if name in results and results[name].notna().any()]
-        shown = dict(_shown(results, name) for name in (known if figures is None else figures))
-        series = ("policy", *_differing(results, load))
-        # what happened to complete of a run that was stopped says little
-        done = {each.column: results[each.column].where(results["status"] == "completed")
-                for each in shown.values() if each.column != "run_seconds"}  # fmt: skip
-        ready = results.assign(**done).sort_values(load, kind="stable")
-        if ready[load].nunique() == 1:
-            return cls(Study(title, _nothing_to_run, series, shown, side_by_side), ready)
-        return cls(Study(title, _nothing_to_run, (load, *series), shown, against_load), ready)
-
-    def table(self, rows: int) -> Table:
-        """For a terminal, cut to so many rows, with the number of runs and what became of them."""
-        groups = self.results.groupby(list(self.study.by), sort=False, dropna=False)["status"]
-        cells = self.study.table(self.results)
-        cells.insert(len(self.study.by), "runs", [str(len(states)) for _, states in groups])
-        cells.insert(len(self.study.by) + 1, "status", [_status(states) for _, states in groups])
-        more = f"{len(cells) - rows} more rows in results.parquet" if len(cells) > rows else ""
-        return tables.on_screen(self.study.title, cells[:rows], more)
-
-    def csv(self) -> str:
-        """Numbers, with half widths of intervals in columns of their own."""
-        return tables.csv(self.study.numbers(self.results))
-
-    def latex(self) -> str:
-        """A table with the rules of booktabs, means with intervals."""
-        return tables.latex(self.study.table(self.results))
-
-    def picture(self, within: float | None = None) -> MatplotlibFigure:
-        """A panel for each figure, `within` so many inches."""
-        assert self.study.draw is not None
-        return self.study.draw(self.study, self.results, within=within)
+    Raises
+    ------
+    InputError
+        There are no results, or no such figure.
+    """
+    if not len(results):
+        raise InputError("sweep", found="no results yet", expected="a sweep of which runs have finished")
+    load = next(name for name in _LOADS if name in results)
+    usual = OF_DECISIONS if "decision_seconds" in results else OF_SIMULATIONS
+    known = [name for name in usual if name in results and results[name].notna().any()]
+    shown = dict(_shown(results, name) for name in (known if figures is None else figures))
+    series = ("policy", *_differing(results, load))
+    # what happened to complete of a run that was stopped says little
+    done = {each.column: results[each.column].where(results["status"] == "completed")
+            for each in shown.values() if each.column != "run_seconds"}  # fmt: skip
+    ready = results.assign(**done).sort_values(load, kind="stable")
+    by, draw = (series, side_by_side) if ready[load].nunique() == 1 else ((load, *series), against_load)
+    return Study(title, lambda _options: (), by, shown, draw), ready
 
 
-def _nothing_to_run(_options: Options) -> list[Run]:
-    return []
+def table(study: Study, results: pd.DataFrame, rows: int) -> Table:
+    """The table of a sweep for a terminal, cut to so many rows, with the number of runs and what became of them."""
+    groups = results.groupby(list(study.by), sort=False, dropna=False)["status"]
+    cells = study.table(results)
+    cells.insert(len(study.by), "runs", [str(len(states)) for _, states in groups])
+    cells.insert(len(study.by) + 1, "status", [_status(states) for _, states in groups])
+    more = f"{len(cells) - rows} more rows in results.parquet" if len(cells) > rows else ""
+    return tables.on_screen(study.title, cells[:rows], more)
 
 
 def _status(states: pd.Series) -> str:

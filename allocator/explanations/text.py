@@ -10,6 +10,7 @@ import numpy as np
 from allocator.explanations.reasons import REASONS
 from allocator.explanations.redecide import gpus_in_words
 from allocator.results.outcomes import RECORDED
+from throughputs.shown import text_table
 from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:
@@ -59,21 +60,9 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
 
 def _table(numbers: dict[str, list[str]], words: dict[str, list[str]]) -> Table:
     """Columns by heading, numbers to the right; without those in which nothing stands."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     shown = {heading: cells for heading, cells in (numbers | words).items() if any(cells)}
-    for heading in shown:
-        table.add_column(
-            heading,
-            justify="right" if heading in numbers else "left",
-            no_wrap=heading in numbers,
-            overflow="fold",
-        )
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(*row)
-    return table
+    left = [place for place, heading in enumerate(shown) if heading in words]
+    return text_table(shown, zip(*shown.values(), strict=True), words=left, padding=(0, 1))
 
 
 def explanation_text(told: Explanation) -> Iterator[RenderableType]:

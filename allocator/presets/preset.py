@@ -43,7 +43,6 @@ class Comparison:
         throughputs of jobs that choose their batch size, whatever it is, their trainings are drawn.
     jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
     labels : what the paper calls policies, by our names.
-    bars : the figures that are also shown as bars.
     of_embedded_throughputs : what is said where jobs are drawn and no throughputs are named.
     """
 
@@ -68,7 +67,6 @@ class Comparison:
     mean_interarrival_seconds: float = 240.0
     seed: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
-    bars: tuple[str, ...] = ()
     of_embedded_throughputs: str = ""
 
 

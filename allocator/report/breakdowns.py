@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from allocator.report.figures import FIGURES, MISSING, Figure, Row, Rows, format_column, format_count
+from allocator.report.figures import FIGURES, MISSING, Figure, Row, Rows, format_column, format_count, heading_of
+from throughputs.shown import text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -157,7 +158,7 @@ def parts_table(summaries: Rows, of: Breakdown) -> Table:
     figures = of.figures(parts)
     table = Table(title=of.title, box=box.SIMPLE_HEAD, padding=0)
     table.add_column(of.heading, overflow="fold", vertical="bottom")
-    for heading in ("jobs\ndone", *(_heading(figure) for figure in figures)):
+    for heading in ("jobs\ndone\n ", *(f" {heading_of(figure)}" for figure in figures)):
         table.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
     columns = [format_column(figure, parts) for figure in figures]
     at = 0
@@ -187,16 +188,8 @@ def calibration_rows(calibration: Calibration) -> list[tuple[str, ...]]:
 
 def calibration_table(calibration: Calibration) -> Table:
     """The same for the terminal."""
-    from rich import box
-    from rich.table import Table
-
     title = f"{calibration.policy} beside what was recorded: waiting"
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for place, heading in enumerate(CALIBRATED):
-        table.add_column(heading, justify="right" if place else "left")
-    for row in calibration_rows(calibration):
-        table.add_row(*row)
-    return table
+    return text_table(CALIBRATED, calibration_rows(calibration), title=title)
 
 
 def _nested(rows: Rows, key: str) -> list[tuple[int, Row]]:
@@ -212,8 +205,3 @@ def _nested(rows: Rows, key: str) -> list[tuple[int, Row]]:
                 yield from below(row[key], depth + 1)
 
     return list(below("", 0))
-
-
-def _heading(figure: Figure) -> str:
-    unit = f"\n({figure.unit})" if figure.unit else ""
-    return " " + figure.heading.replace(" ", "\n ", 1) + unit

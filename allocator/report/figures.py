@@ -23,7 +23,7 @@ OFF = "simulation_off"
 
 @dataclass(frozen=True)
 class Figure:
-    """One column of the comparison.
+    """One column of the comparison, which is left out where no run has a value.
 
     Attributes
     ----------
@@ -34,7 +34,6 @@ class Figure:
     better : which end of the column is better.
     outcome : whether the value depends on which jobs completed.
     detail : whether the column is for pages and wide terminals.
-    optional : whether the column is left out where no run has a value.
     """
 
     key: str
@@ -45,7 +44,6 @@ class Figure:
     better: Literal["low", "high"] = "low"
     outcome: bool = True
     detail: bool = False
-    optional: bool = False
 
     @property
     def scale(self) -> float:
@@ -63,7 +61,6 @@ FIGURES: tuple[Figure, ...] = (
         "h",
         "part of the average JCT without GPUs, from arrival on and whenever preempted",
         2,
-        optional=True,
     ),
     Figure(
         "p99_queueing_time",
@@ -72,7 +69,6 @@ FIGURES: tuple[Figure, ...] = (
         "99 of 100 jobs were without GPUs for at most this time",
         2,
         detail=True,
-        optional=True,
     ),
     Figure("makespan", "makespan", "h", "clock when the last job completed"),
     Figure(
@@ -82,7 +78,6 @@ FIGURES: tuple[Figure, ...] = (
         "busy GPU time over all GPU time up to the last arrival",
         1,
         better="high",
-        optional=True,
     ),
     Figure(
         "utilization",
@@ -100,7 +95,6 @@ FIGURES: tuple[Figure, ...] = (
         "measured utilisation of all GPUs up to the last arrival, idle ones as 0",
         1,
         better="high",
-        optional=True,
     ),
     Figure(
         "fragmentation",
@@ -109,7 +103,6 @@ FIGURES: tuple[Figure, ...] = (
         "free GPU time on partly used servers, over all that was free, up to the last arrival",
         1,
         detail=True,
-        optional=True,
     ),
     Figure(
         "average_bounded_slowdown",
@@ -117,9 +110,8 @@ FIGURES: tuple[Figure, ...] = (
         "",
         "mean completion time over that of the job alone, of which at least ten minutes count (bounded slowdown)",
         2,
-        optional=True,
     ),
-    Figure("p99_bounded_slowdown", "p99 slowdown", "", "99 of 100 jobs had at most this slowdown", 1, optional=True),
+    Figure("p99_bounded_slowdown", "p99 slowdown", "", "99 of 100 jobs had at most this slowdown", 1),
     Figure("worst_rho", "worst rho", "", "largest finish-time fairness of any job", 2),
     Figure(
         "unfair_fraction", "unfair jobs", "%", "completed jobs that took clearly longer than on their isolated share", 1
@@ -130,7 +122,6 @@ FIGURES: tuple[Figure, ...] = (
         "",
         "times a job that ran was not given the GPUs it had, migrations included",
         0,
-        optional=True,
     ),
     Figure(
         "migrations",
@@ -139,7 +130,6 @@ FIGURES: tuple[Figure, ...] = (
         "preemptions after which the job went on at once with other GPUs",
         0,
         detail=True,
-        optional=True,
     ),
     Figure(
         "restart_gpu_hours",
@@ -147,16 +137,14 @@ FIGURES: tuple[Figure, ...] = (
         "GPU h",
         "GPU hours that starts took: the first of each job, and those after preemptions",
         1,
-        optional=True,
     ),
-    Figure("cost", "busy cost", "$", "price of the GPUs while they were busy", 0, optional=True),
+    Figure("cost", "busy cost", "$", "price of the GPUs while they were busy", 0),
     Figure(
         "owned_cost",
         "owned cost",
         "$",
         "price of all GPUs of the cluster up to the makespan, idle or not",
         0,
-        optional=True,
     ),
     Figure("policy_seconds", "policy time", "s", "time spent deciding", outcome=False, detail=True),
 )
@@ -170,7 +158,6 @@ DEADLINE_FIGURES: tuple[Figure, ...] = (
         1,
         better="high",
         outcome=False,
-        optional=True,
     ),
     Figure(
         "cluster_efficiency",
@@ -179,9 +166,8 @@ DEADLINE_FIGURES: tuple[Figure, ...] = (
         "speedups of running jobs over all GPUs",
         1,
         better="high",
-        optional=True,
     ),
-    Figure("best_effort_average_jct", "best-effort JCT", "h", "mean JCT of jobs without a deadline", optional=True),
+    Figure("best_effort_average_jct", "best-effort JCT", "h", "mean JCT of jobs without a deadline"),
 )
 """Those of runs in which jobs have deadlines."""
 
@@ -192,7 +178,6 @@ OF_SOME_RUNS = (
         "",
         "largest ratio of a job's completion time to its completion time under isolated_plus",
         2,
-        optional=True,
     ),
     *DEADLINE_FIGURES,
 )
@@ -202,6 +187,11 @@ OF_SOME_RUNS = (
 def title_of(figure: Figure) -> str:
     """Its heading with its unit."""
     return f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading
+
+
+def heading_of(figure: Figure) -> str:
+    """The same over lines of a narrow column."""
+    return figure.heading.replace(" ", "\n", 1) + (f"\n({figure.unit})" if figure.unit else "\n ")
 
 
 def value_of(figure: Figure, summary: Row) -> float:

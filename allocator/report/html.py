@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allocator.report.colours import style_rules
 from allocator.report.figures import Rows
@@ -17,7 +17,6 @@ from allocator.report.page.markup import document, heading, legend
 from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
     allocation_section,
-    bars_section,
     course_sections,
     distribution_sections,
     jobs_section,
@@ -26,6 +25,7 @@ from allocator.report.page.sections import (
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import breakdown_sections, comparison_section, differences_section
 from allocator.report.presentation import Presentation
+from allocator.results.output import summary_of
 from throughputs.files import write_text
 
 if TYPE_CHECKING:
@@ -45,26 +45,8 @@ SCRIPTS = (
 )
 
 
-def write_report(
-    results: Sequence[SimulationResult],
-    path: str | Path,
-    *,
-    title: str = "Comparison of scheduling policies",
-    description: str = "",
-    summaries: Rows | None = None,
-    sections: Sequence[str] = (),
-) -> Path:
-    """Write the report on `results` and return where it is.
-
-    Parameters
-    ----------
-    results : finished simulations, in the order in which they are shown. Those with the same label and different seeds
-        become one policy: its figures are means, with 95 % intervals.
-    path : file to write; its folder is made if needed.
-    title, description : heading of the page, and a paragraph below it; lines above the last are larger.
-    summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
-        results when omitted.
-    sections : further sections, as markup; they come first.
+def write_report(results: Sequence[SimulationResult], path: str | Path, **page: Any) -> Path:
+    """Write the page of `render_report`, to which `page` goes, and return where it is; its folder is made if needed.
 
     >>> import tempfile
     >>> import allocator
@@ -76,8 +58,7 @@ def write_report(
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    page = render_report(results, title=title, description=description, summaries=summaries, sections=sections)
-    write_text(target, page)
+    write_text(target, render_report(results, **page))
     return target
 
 
@@ -89,9 +70,19 @@ def render_report(
     summaries: Rows | None = None,
     sections: Sequence[str] = (),
 ) -> str:
-    """The text of the report; parameters as for `write_report`."""
+    """The text of the report on runs.
+
+    Parameters
+    ----------
+    results : finished simulations, in the order in which they are shown. Those with the same label and different seeds
+        become one policy: its figures are means, with 95 % intervals.
+    title, description : heading of the page, and a paragraph below it; lines above the last are larger.
+    summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
+        results when omitted.
+    sections : further sections, as markup; they come first.
+    """
     if summaries is None:
-        summaries = [result.summary().to_dict() | {"settings": result.settings} for result in results]
+        summaries = [summary_of(result) for result in results]
     policies = Policies.of(summaries)
     shown = Presentation.of(policies.summaries)
     names, of_run = policies.run_names(shown.names, summaries), policies.of_run
@@ -106,7 +97,6 @@ def render_report(
             *sections,
             comparison_section(policies),
             differences_section(policies, policies.differences(summaries)),
-            bars_section(policies.summaries),
             *distribution_sections(results, of_run, shown.rho, shown.meaning),
             *course_sections(runs, of_run, payload["origin"]),
             timeline_section(names),

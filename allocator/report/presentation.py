@@ -1,4 +1,4 @@
-"""How the runs of a comparison are shown: by which rho, under which names, and which figures as bars."""
+"""How the runs of a comparison are shown: by which rho, and under which names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class Presentation:
     names : of the runs: those of the policies, with what the paper calls them, or labels of their own.
     labels : the paper's names alone; the run's own where it has none.
     figures : columns of the table.
-    bars : those that are also shown as bars.
     rho : column of the jobs' rho.
     meaning : what that rho is.
     usual : whether it is the one that presets without a yardstick of their own have.
@@ -44,7 +43,6 @@ class Presentation:
     names: tuple[str, ...]
     labels: tuple[str, ...]
     figures: tuple[Figure, ...]
-    bars: tuple[Figure, ...]
     rho: str
     meaning: str
     usual: bool
@@ -61,7 +59,7 @@ class Presentation:
         figures = {
             figure.key: _by(yardstick, figure)
             for figure in (*FIGURES, *OF_SOME_RUNS)
-            if not figure.optional or any(summary.get(figure.key) is not None for summary in summaries)
+            if any(summary.get(figure.key) is not None for summary in summaries)
         }
         logged = all("average_bounded_slowdown" in summary for summary in summaries) and bool(summaries)
         if logged and yardstick == "isolated":
@@ -73,7 +71,6 @@ class Presentation:
             names=tuple(run if label == run else f"{run} ({label})" for run, label in zip(runs, labels, strict=True)),
             labels=labels,
             figures=tuple(figures.values()),
-            bars=tuple(figures[key] for key in shown.bars if key in figures),
             rho=rho,
             meaning=meaning,
             usual=yardstick == "isolated",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from allocator.report.breakdowns import parts_tables
 from allocator.report.figures import (
     MISSING,
     Figure,
@@ -19,13 +20,16 @@ from allocator.report.figures import (
     format_column,
     format_count,
     format_differences,
+    heading_of,
     ties,
 )
+from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts, true_lengths
 from throughputs.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from allocator.protocol.allocation import Allocation
 
@@ -56,6 +60,9 @@ _LEAST_FIRST = (
     "worst rho",
 )
 """Headings of the figures that narrow terminals do without, the least important first; others stay the longest."""
+
+_MOST_ROWS = 40
+"""Jobs, and pairs, that the table of an allocation shows."""
 
 _LABELS = 12
 """Jobs named one by one in a caption."""
@@ -150,7 +157,7 @@ def _grid(
     table.add_column("policy", overflow="fold", min_width=longest)
     columns = []
     for figure in figures:
-        table.add_column(_heading(figure), justify="right", vertical="bottom", no_wrap=True)
+        table.add_column(heading_of(figure), justify="right", vertical="bottom", no_wrap=True)
         stars = marked(figure)
         columns.append(
             [
@@ -172,13 +179,9 @@ def _no_room(left_out: Sequence[Figure], where: str) -> list[str]:
     return [f"no room here for {names}: see {where}"] if names else []
 
 
-def _heading(figure: Figure) -> str:
-    return figure.heading.replace(" ", "\n", 1) + (f"\n({figure.unit})" if figure.unit else "\n ")
-
-
 def _width(figure: Figure, texts: Sequence[str]) -> int:
     """Of the column of a figure, with the star of the best and the space before it."""
-    lines = [*_heading(figure).split("\n"), *(text + "*" for text in texts)]
+    lines = [*heading_of(figure).split("\n"), *(text + "*" for text in texts)]
     return 1 + max(map(len, lines))
 
 
@@ -194,35 +197,45 @@ def _fitting(widths: Mapping[Figure, int], room: int, *, details: bool) -> tuple
     return kept, [figure for figure in widths if figure not in kept and not figure.detail]
 
 
-def extra_figures(summary: Row) -> list[str]:
-    """Lines for what only some runs have, beside the caption of their table: a limit that was met, cost, deadlines."""
+def shown_policies(
+    policies: Policies, differences: Rows = (), *, title: str | None = None, width: int | None = None
+) -> Iterator[Table | Text]:
+    """All that a terminal shows of policies: their table, paired `differences`, lines and tables of what some have."""
+    from rich.text import Text
+
+    summaries = policies.summaries
+    yield comparison_table(summaries, title=title, width=width, half_widths=policies.half_widths)
+    if differences:
+        yield differences_table(summaries, differences, width=width)
+    for summary in summaries:
+        for line in _extra_figures(summary):
+            yield Text(f"{summary.get('label', summary['policy'])}: {line}")
+    yield from parts_tables(summaries)
+
+
+def _extra_figures(summary: Row) -> list[str]:
+    """Lines for what only some runs have, beside the caption of their table: a limit that was met, deadlines."""
     lines = []
     if summary["status"] != "completed":
         unfinished = format_count(summary["unfinished_jobs"])
         lines.append(f"{summary['status']}: {summary['status_detail']}; {unfinished} jobs unfinished")
-    if summary["cost"] is not None:
-        lines.append(f"cost ${summary['cost']:,.2f}")
     if count := summary.get("deadline_jobs"):
-        jobs = f"{format_count(count)} job{'s' * (count > 1)}"
-        lines.append(f"{summary['deadline_ratio']:.1%} of {jobs} with a deadline in time")
         counts = ", ".join(f"{format_count(summary[name])} {name}" for name in ("admitted", "met", "late"))
-        lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
-    if count := summary.get("fallback_decisions"):
-        decisions = f"{format_count(count)} of {format_count(summary['policy_calls'])} decisions"
-        lines.append(f"{decisions} were left to another solver or rule, see warnings")
+        wasted = f"{summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time"
+        lines.append(f"{format_count(count)} job{'s' * (count > 1)} with a deadline: {counts}; {wasted}")
     for row in summary.get("by_priority", []):
         jct = MISSING if row["average_jct"] is None else f"{row['average_jct'] / 3600:.2f} h"
         lines.append(f"weight {row['priority_weight']:g}: {format_count(row['jobs'])} jobs, average JCT {jct}")
     return lines
 
 
-def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
+def allocation_table(allocation: Allocation) -> Table:
     """Share of time per job and accelerator type, with the price of each type in the last row.
 
     Where jobs share GPUs, the share of a job is that of the job alone, its throughput includes what it does in pairs,
     and rows "a + b" below give the share of each pair and what it adds to the throughput of its two jobs.
 
-    Longer tables keep the first and last rows of jobs and of pairs, `max_rows` each, and say how many were left out.
+    Longer tables keep the first and last rows of jobs and of pairs, `_MOST_ROWS` each, and say how many were left out.
     """
     from rich import box
     from rich.table import Table
@@ -241,15 +254,15 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
 
     def add(names: Sequence[str], first: Ints, shares: Floats, rates: Sequence[str], what: str) -> int:
         """Rows of jobs or of pairs, and how many there was no room for."""
-        count, tail = len(names), max_rows // 4
-        shown = range(count) if count <= max_rows else [*range(max_rows - tail), None, *range(count - tail, count)]
+        count, tail = len(names), _MOST_ROWS // 4
+        shown = range(count) if count <= _MOST_ROWS else [*range(_MOST_ROWS - tail), None, *range(count - tail, count)]
         for row in shown:
             if row is None:
-                table.add_row(f"... {count - max_rows} more{what}", *["..."] * (len(prices) + 2))
+                table.add_row(f"... {count - _MOST_ROWS} more{what}", *["..."] * (len(prices) + 2))
                 continue
             cells = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in shares[row]]
             table.add_row(Text(names[row]), str(int(matrix.scale_factors[first[row]])), *cells, rates[row])
-        return max(count - max_rows, 0)
+        return max(count - _MOST_ROWS, 0)
 
     throughput = [f"{rate:.4g}" for rate in allocation.effective_throughput]
     left_out = add([*map(str, matrix.jobs)], np.arange(matrix.n_jobs), allocation.shares, throughput, "")

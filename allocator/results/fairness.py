@@ -2,8 +2,8 @@
 
 Several yardsticks are in use. `isolated_jct` follows the number of jobs in the cluster from moment to moment. The two
 of Shockwave (NSDI'23, artifact) stretch the time a job needs by itself by one figure of contention: jobs per GPU of the
-whole trace (`static_contention`), or of the rounds of the job (`round_contention`). `isolated_rho` compares with a run
-in which every job has its fair share.
+whole trace (`static_contention`), or of the rounds of the job (`round_contention`). `compare`
+divides by the completion times of a run in which every job has its fair share, where there is one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from throughputs.arrays import Flags, Floats, Ints, Values
-from throughputs.errors import expect
-from throughputs.numerics import matmul, quotient
+from throughputs.numerics import matmul
 
 
 def isolated_jct(
@@ -117,26 +116,6 @@ def round_contention(active: Ints, first: Ints, end: Ints, gpus: float, lengths:
     some = rounds > 0
     mean[some] = (before[end[some]] - before[first[some]]) / rounds[some]
     return np.maximum(mean / gpus, 1.0)
-
-
-def isolated_rho(jct: Floats, fair_share_jct: Floats) -> Floats:
-    """(N,) completion times of a run over those of the same jobs where each has its fair share (`isolated_plus`).
-
-    Both in seconds; nan where a job did not complete in one of the two.
-
-    Raises
-    ------
-    InputError
-        The runs are of different numbers of jobs.
-    """
-    expect(
-        len(jct) == len(fair_share_jct),
-        "isolated_rho",
-        "fair_share_jct",
-        len(fair_share_jct),
-        f"{len(jct)} jobs, as in the run that is compared",
-    )
-    return quotient(jct, fair_share_jct, np.nan)
 
 
 def pairwise_envy(scheduled_fraction: Floats) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from allocator.results.measures.completion import completion_figures
 from allocator.results.measures.fragmentation import GANG, measure_fragmentation
 from allocator.results.measures.parts import (
     SIZE_CLASSES,
+    entities_table,
     named_parts_table,
     priorities_table,
     restart_gpu_hours,
@@ -50,7 +51,8 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
     InputError
         Size classes that do not ascend from 1.
     """
-    record, every_job, timeline, measure = result.record, result.jobs, result.timeline, deadline_measure(result)
+    record, every_job, timeline = result.record, result.jobs, result.timeline
+    measure = str(result.settings.get("deadline_measure", "first"))
     jobs, window = every_job, {}
     if record.window is not None or record.placed is not None:
         jobs = every_job[every_job["measured"]]
@@ -101,12 +103,12 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
     }
     parts = {}
     if jobs["priority_weight"].nunique() > 1:
-        parts["by_priority"] = priorities_table(every_job, measure)
+        parts["by_priority"] = priorities_table(jobs, measure)
     if jobs["scale_factor"].nunique() > 1:
-        parts["by_size"] = sizes_table(every_job, size_classes)
+        parts["by_size"] = sizes_table(jobs, size_classes)
     parts |= {f"by_{name}": named_parts_table(jobs, name) for name in ("user", "partition") if name in jobs}
-    if len(result.entities):
-        parts["by_entity"] = result.entities
+    if record.jobs.membership is not None:
+        parts["by_entity"] = entities_table(every_job, record, record.jobs.membership)
     summary |= {name: rows_of(table) for name, table in parts.items()}
     return Summary.of(summary | dict.fromkeys(result.not_told))
 
@@ -167,11 +169,6 @@ def _envy_figures(jobs: pd.DataFrame) -> JsonObject:
         return {}
     mean, largest = pairwise_envy(jobs["scheduled_fraction"].to_numpy(dtype=float))
     return {"mean_envy": mean, "largest_envy": largest}
-
-
-def deadline_measure(result: SimulationResult) -> str:
-    """Which deadlines count for the ratio of those kept."""
-    return str(result.settings.get("deadline_measure", "first"))
 
 
 def _span(jobs: pd.DataFrame) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from allocator.protocol.assignment import Assignment
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -46,11 +46,6 @@ class StretchOutcome:
     started: Floats | None = None
     running: tuple[int, float] | None = None
     rounds: int = 1
-
-    @property
-    def jobs(self) -> Ints:
-        """(K,) ids."""
-        return self.assignment.jobs
 
 
 class Observer(Protocol):

@@ -35,19 +35,13 @@ _TABLES: dict[str, Callable[[SimulationResult], pd.DataFrame | None]] = {
     "jobs.csv": lambda run: run.jobs,
     "rounds.parquet": lambda run: run.rounds,
     "timeline.parquet": lambda run: run.timeline,
-    "priorities.csv": lambda run: _some(run.priorities, 2),
-    "entities.csv": lambda run: _some(run.entities),
-    "efficiency.csv": lambda run: _some(run.efficiency),
-    "fragmentation.parquet": lambda run: _some(run.fragmentation),
+    "efficiency.csv": lambda run: run.efficiency if len(run.efficiency) else None,
+    "fragmentation.parquet": lambda run: run.fragmentation if len(run.fragmentation) else None,
     "rates.parquet": lambda run: rates_table(run.record),
     "capacity.parquet": lambda run: capacity_table(run.record),
     "decisions.parquet": lambda run: decisions_table(run.record, run.decisions),
     "shares.parquet": lambda run: shares_table(run.record, run.decisions),
 }
-
-
-def _some(table: pd.DataFrame, rows: int = 1) -> pd.DataFrame | None:
-    return table if len(table) >= rows else None
 
 
 def tables_of(result: SimulationResult, names: Iterable[str] = tuple(_TABLES)) -> dict[str, pd.DataFrame]:
@@ -59,12 +53,11 @@ def tables_of(result: SimulationResult, names: Iterable[str] = tuple(_TABLES)) -
 def save_result(result: SimulationResult, directory: str | Path) -> JsonObject:
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
-    If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
-    jobs have deadlines and their throughput by number of GPUs is known, fragmentation.parquet where servers have
-    several GPUs; and for `allocator.explain` rates.parquet, capacity.parquet where GPUs came or went, and
-    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed.
-    Each file is replaced in one step, the summary last:
-    where it stands, the run is complete.
+    There is also efficiency.csv if jobs have deadlines and their throughput by number of GPUs is known,
+    fragmentation.parquet where servers have several GPUs; and for `allocator.explain` rates.parquet, capacity.parquet
+    where GPUs came or went, and decisions.parquet and shares.parquet where the policy decided on shares of time. The
+    directory is made if needed. Each file is replaced in one step, the summary last: where it stands, the run is
+    complete.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -95,7 +88,7 @@ def as_json(value: Any) -> Any:
 def summary_of(result: SimulationResult) -> JsonObject:
     """The summary of a run with the servers of its cluster and its settings, ready for JSON."""
     servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
-    return result.summary().to_dict() | servers | {"settings": result.settings}
+    return dict(result.summary()) | servers | {"settings": result.settings}
 
 
 def read_summary(folder: Path) -> JsonObject:

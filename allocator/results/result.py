@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from allocator.explanations.explain import explain
 from allocator.results.efficiency import efficiency_table
 from allocator.results.measures.fragmentation import GANG, fragmentation_table
-from allocator.results.measures.parts import SIZE_CLASSES, entities_table, priorities_table
-from allocator.results.metrics import deadline_measure, summarize
+from allocator.results.measures.parts import SIZE_CLASSES
+from allocator.results.metrics import summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 from throughputs.files import JsonObject
-from throughputs.shown import escape
+from throughputs.shown import html_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,8 +66,6 @@ class SimulationResult:
         ones.
     timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
         queued_jobs, busy_gpus.
-    priorities : one row per priority weight, see `measures.parts.priorities_table`.
-    entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
     efficiency : cluster efficiency over time, see `efficiency.efficiency_table`; empty without deadlines, and where
         throughput by number of GPUs is not known.
     fragmentation : free GPUs over time, see `measures.fragmentation.fragmentation_table`; empty where servers have one
@@ -129,16 +127,6 @@ class SimulationResult:
         return timeline_table(self.record)
 
     @cached_property
-    def priorities(self) -> pd.DataFrame:
-        """One row per priority weight, heaviest first."""
-        return priorities_table(self.jobs, deadline_measure(self))
-
-    @cached_property
-    def entities(self) -> pd.DataFrame:
-        """One row per entity, and one for the jobs outside."""
-        return entities_table(self.jobs, self.record)
-
-    @cached_property
     def efficiency(self) -> pd.DataFrame:
         """One row for each time at which it changed."""
         return efficiency_table(self.record)
@@ -161,5 +149,4 @@ class SimulationResult:
         return str(self.summary())
 
     def _repr_html_(self) -> str:
-        first, *others = map(escape, str(self).splitlines())
-        return f"<b>{first}</b><br>" + "<br>".join(others)
+        return html_lines(str(self))

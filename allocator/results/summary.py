@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from throughputs.files import JsonObject
-from throughputs.shown import html_table
+from throughputs.shown import html_lines
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 _HOUR = 3600.0
 _MISSING = "-"
 
-
-_UNITS = {
-    "s": ("_jct", "_time", "_seconds", "makespan", "window_start", "window_end"),
-    "GPU h": ("_gpu_hours", "gpu_hours_per_job"),
-    "dollars": ("cost",),
-    "jobs/GPU": ("_contention",),
-    "jobs": ("_queue", "_active", "exceeded_jobs", "admitted", "rejected", "met", "late"),
-}
-"""By what the names of figures end in; all others are numbers without a unit."""
 
 # A figure that not every run has.
 Number = float | None
@@ -44,7 +35,7 @@ class Summary(Mapping[str, Any]):
     rho is the completion time of a job over that on its isolated share (finish-time fairness; Mahajan et al., NSDI
     2020). Figures that end in ``_static`` and ``_themis`` use the denominators of Shockwave, where profiles of the
     jobs are known (`fairness.static_contention`, `fairness.round_contention`); those that end in ``_isolated`` the
-    completion times of a run in which every job has its fair share (`fairness.isolated_rho`).
+    completion times of a run in which every job has its fair share, where `compare` has one (`isolated_plus`).
 
     With a window all figures but makespan, utilization, leases and cost are of its jobs, and of the time from the first
     arrival among them to the last completion. Beside a schedule out of a log no figure counts a job
@@ -116,12 +107,13 @@ class Summary(Mapping[str, Any]):
     gpu_utilization, busy_gpu_utilization, known_gpu_utilization : what jobs were measured to use of the GPUs, mean over
         all GPUs while jobs arrived, and over those that jobs had; and the part of these of which it is known. Only
         where the trace says it of a job; see `measures.gpu_utilization`.
-    by_priority : rows of `SimulationResult.priorities`, where jobs differ in weight.
+    by_priority : one row per priority weight, heaviest first, where jobs differ in it.
     by_size : one row per number of GPUs (1, 2-4, 5-8, 9-16, 17+), where jobs differ in it.
     by_user, by_partition : one row per user, and per partition (virtual cluster), where the jobs name theirs.
     by_accelerator : one row per accelerator type, where there are several: GPU hours, those of a completed job,
         utilisation, fragmentation.
-    by_entity : rows of `SimulationResult.entities`, where the run has entities.
+    by_entity : one row per entity, parents first, with all that is inside it, where the run has entities; the last
+        row, if any, is of jobs outside entities. throughput_share is its part of the work done.
 
     >>> import allocator
     >>> trace = allocator.Trace(["one", "other"], [1, 1], [100.0, 100.0], [0.0, 0.0])
@@ -248,10 +240,6 @@ class Summary(Mapping[str, Any]):
         """
         return cls(**({"label": figures["policy"]} | dict(figures)), _names=tuple(figures))
 
-    def to_dict(self) -> JsonObject:
-        """Ready for JSON: the figures that the run has by name, in the order of ``summary.json``."""
-        return {name: getattr(self, name) for name in self._names}
-
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
             raise KeyError(name)
@@ -266,21 +254,13 @@ class Summary(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Summary({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
     def _repr_html_(self) -> str:
-        rows = [
-            (name, value, next((unit for unit, ends in _UNITS.items() if name.endswith(ends)), ""))
-            for name, value in self.items()
-            if isinstance(value, int | float)
-        ]
-        return html_table(("figure", "value", "unit"), rows, caption=self._lines()[0])
+        return html_lines(str(self))
 
-    def _lines(self) -> list[str]:
+    def __str__(self) -> str:
         """The figures that matter most, in at most ten lines."""
         rho = _MISSING if self.worst_rho is None else f"{self.worst_rho:.2f}"
-        fairness = f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated"
+        fairness = f"worst rho {rho}, {percent(self.unfair_fraction)} of jobs unfairly treated"
         if self.average_bounded_slowdown is not None and self.p99_bounded_slowdown is not None:
             fairness = (
                 f"bounded slowdown {self.average_bounded_slowdown:.2f}, 99th percentile {self.p99_bounded_slowdown:.1f}"
@@ -291,8 +271,8 @@ class Summary(Mapping[str, Any]):
             f"99th percentile {_hours(self.p99_jct)}",
             f"on average {_hours(self.average_queueing_time)} without GPUs, "
             f"{_hours(self.average_running_time)} on them",
-            f"makespan {_hours(self.makespan)}, GPUs busy {_percent(self.utilization)} of it, "
-            f"{_percent(self.loaded_utilization)} up to the last arrival",
+            f"makespan {_hours(self.makespan)}, GPUs busy {percent(self.utilization)} of it, "
+            f"{percent(self.loaded_utilization)} up to the last arrival",
             fairness,
         ]
         if self.preemptions is not None:
@@ -302,19 +282,24 @@ class Summary(Mapping[str, Any]):
                 f"{self.failures:,} jobs stopped by failures, {self.lost_gpu_hours or 0.0:,.1f} GPU hours lost"
             )
         if self.deadline_jobs:
-            lines.append(f"{_percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
+            lines.append(f"{percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
         if self.cost is not None:
             lines.append(f"${self.cost:,.2f} for busy GPUs")
         if self.policy_seconds is not None:
             lines.append(f"{self.policy_calls:,} decisions in {self.policy_seconds:.2f} s")
-        return lines
+        return "\n".join(lines)
+
+
+NUMBERS = tuple(each.name for each in fields(Summary) if each.type in ("int", "float", "Number", "Count"))
+"""Names of the figures that are numbers, in their order."""
 
 
 def _hours(seconds: float | None) -> str:
     return _MISSING if seconds is None else f"{seconds / _HOUR:,.2f} h"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A share as a line has it."""
     return _MISSING if share is None else f"{100 * share:.1f} %"
 
 

@@ -165,7 +165,7 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
     busy = np.bincount(record.row_round, record.row_gpus, len(record.outcomes))
     running = record.rows_per_round
     if record.fluid:
-        running = np.array([len(np.unique(o.jobs)) for o in record.outcomes], dtype=np.int64)
+        running = np.array([len(np.unique(o.assignment.jobs)) for o in record.outcomes], dtype=np.int64)
     if record.leased:
         running = np.array([o.running[0] for o in record.outcomes if o.running is not None], dtype=np.int64)
         busy = np.array([o.running[1] for o in record.outcomes if o.running is not None], dtype=float)

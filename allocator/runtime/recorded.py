@@ -378,7 +378,7 @@ def compared(real: SimulationResult, other: SimulationResult, caveats: Sequence[
     Average and median are those of the jobs that complete in both. Errors are relative, null where the real figure is
     0, where one of the two is absent, or where a caveat says that they mean nothing; times in seconds.
     """
-    one, two = real.summary().to_dict(), other.summary().to_dict()
+    one, two = dict(real.summary()), dict(other.summary())
     spoiled = {name for caveat in caveats for name in caveat.figures}
     pairs = [
         (_known(seen), _known(expected))

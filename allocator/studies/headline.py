@@ -6,24 +6,14 @@ Packages bring theirs by entry points in the group ``allocator.studies``, whose 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import pandas as pd
+from typing import Any
 
 from allocator.results.result import SimulationResult
-from allocator.studies import figures
-from allocator.studies.study import Options, Run, Simulated, Study
+from allocator.studies.study import PRINTED, Options, Run, Simulated, Study, side_by_side
 from allocator.studies.tables import Shown
 from throughputs import InputError
 from throughputs.entry_points import entries_of
 from throughputs.errors import one_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-PRINTED = "printed_"
-"""Before the name of a figure, as a column: what the paper prints."""
 
 Key = tuple[Any, ...]
 Made = tuple[Key, int, Callable[..., SimulationResult]]
@@ -70,20 +60,4 @@ def headline(
             labels = dict(zip(by, key, strict=True)) | {"seed": draw}
             yield Simulated(labels, known, tuple(each.column for each in shown.values()), make)
 
-    return Study(title, listed, by, columns, partial(_bars, shown=shown))
-
-
-def _bars(study: Study, results: pd.DataFrame, *, shown: Mapping[str, Shown]) -> Figure:
-    """A panel for each figure, a bar for each line, and a mark for what is printed."""
-    figures.use_style()
-    series = results[study.by[-1]].astype(str)
-    for name in study.by[-2::-1]:
-        series = series + ", " + results[name].astype(str)
-    results = results.assign(series=series)
-    figure, panels = figures.panels(len(shown), width=3.4, height=max(2.6, 0.3 * series.nunique()))
-    for axes, (title, each) in zip(panels, shown.items(), strict=True):
-        known = dict(zip(results["series"], results[PRINTED + each.column], strict=True))
-        names = axes is panels[0]
-        figures.bars(axes, results, value=each.column, unit=each.unit, series="series", names=names, published=known)
-        axes.set_title(title)
-    return figure
+    return Study(title, listed, by, columns, side_by_side)

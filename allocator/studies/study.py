@@ -21,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
 Row = dict[str, Any]
+
+PRINTED = "printed_"
+"""Before the name of a figure, as a column: what a paper prints."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,8 @@ class Study:
         return tables.numbers(results, self.by, self.shown)
 
     def write(self, results: pd.DataFrame, stem: Path) -> list[Path]:
-        """Write the table, and the picture where there is one; paths of the files."""
-        figure = self.draw(self, results) if self.draw else None
+        """Write the table, and the picture where there is one and matplotlib is installed; paths of the files."""
+        figure = self.draw(self, results) if self.draw and find_spec("matplotlib") else None
         return tables.export(stem, self.table(results), figure, self.numbers(results))
 
 
@@ -201,19 +205,24 @@ def _place(axes: Axes) -> SubplotSpec:
 
 
 def side_by_side(study: Study, results: pd.DataFrame, *, within: float | None = None) -> Figure:
-    """A panel for each column of the table, a bar for each group of runs; `within` as in `against_load`."""
+    """A panel for each column of the table, a bar for each group of runs, and a mark for what a paper prints of it;
+    `within` as in `against_load`."""
     figures.use_style()
-    results = results.assign(series=_joined(results, study.by))
+    # by their policy first, whose colours they have
+    results = results.assign(series=_joined(results, sorted(study.by, key=lambda name: name != "policy")))
     height = max(3.2, 0.24 * results["series"].nunique())
-    figure, panels = figures.panels(len(study.shown), width=3.2, height=height, within=within)
-    for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
-        first = _place(axes).is_first_col()
-        figures.bars(axes, results, value=shown.column, unit=shown.unit, series="series", names=first)
+    measured = {title: shown for title, shown in study.shown.items() if not shown.column.startswith(PRINTED)}
+    figure, panels = figures.panels(len(measured), width=3.2, height=height, within=within)
+    for axes, (title, shown) in zip(panels, measured.items(), strict=True):
+        printed, first = PRINTED + shown.column, _place(axes).is_first_col()
+        known = dict(zip(results["series"], results[printed], strict=True)) if printed in results else {}
+        how: dict[str, Any] = {"series": "series", "names": first, "published": known}
+        figures.bars(axes, results, value=shown.column, unit=shown.unit, **how)
         axes.set_title(title)
     return figure
 
 
-def _joined(results: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+def _joined(results: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     def told(name: str) -> pd.Series:
         """A number says what it is of."""
         texts, number = results[name].map(tables.label), pd.api.types.is_numeric_dtype(results[name])

@@ -17,19 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from allocator.report.page.seeds import half_width
 from throughputs import InputError
 from throughputs.arrays import Positions
 from throughputs.files import write_text
+from throughputs.shown import text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_WIDE = 40
-"""Longer cells of a table on the screen are wrapped."""
+    from rich.table import Table
 
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 
@@ -116,17 +113,9 @@ def label(value: Any) -> str:
 
 def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     """A table for a terminal: words to the left, figures to the right."""
-    made = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in cells:
-        words = _words(cells[name])
-        least = min(max((len(str(cell)) for cell in cells[name]), default=0), _WIDE)
-        heading = str(name).replace(", ", ",\n")
-        made.add_column(
-            heading, justify="left" if words else "right", min_width=least, overflow="fold", no_wrap=not words
-        )
-    for row in cells.itertuples(index=False):
-        made.add_row(*map(str, row))
-    return made
+    headings = (str(name).replace(", ", ",\n") for name in cells)
+    words = [place for place, name in enumerate(cells) if _words(cells[name])]
+    return text_table(headings, cells.itertuples(index=False), words=words, title=title, caption=caption)
 
 
 def _words(cells: pd.Series) -> bool:
@@ -247,7 +236,7 @@ def busiest(means: pd.DataFrame, load: str) -> float:
 
 
 def paired_differences(
-    results: pd.DataFrame, *, value: str, series: str, baseline: Any, by: Sequence[str], pair: str = "seed"
+    results: pd.DataFrame, *, value: str, series: str, baseline: Any, by: Sequence[str]
 ) -> pd.DataFrame:
     """How much a figure differs from that of a baseline on the same jobs, mean over seeds.
 
@@ -257,7 +246,6 @@ def paired_differences(
     value, series : columns.
     baseline : the value of `series` that the others are compared with.
     by : columns that tell the comparisons apart.
-    pair : column that is the same in two runs that are compared.
 
     Returns
     -------
@@ -271,12 +259,14 @@ def paired_differences(
     InputError
         A column is missing, or there is no such baseline.
     """
-    check_columns(results, (value, series, pair, "status", *by))
+    check_columns(results, (value, series, "seed", "status", *by))
     done = results[results["status"] == "completed"]
     base = done[done[series] == baseline]
     if not len(base):
         raise InputError("results of a study", field=series, found=baseline, expected="a value with completed runs")
-    merged = done[done[series] != baseline].merge(base[[*by, pair, value]], on=[*by, pair], suffixes=("", "_of_base"))
+    merged = done[done[series] != baseline].merge(
+        base[[*by, "seed", value]], on=[*by, "seed"], suffixes=("", "_of_base")
+    )
     merged["difference"] = merged[value] - merged[f"{value}_of_base"]
     rows = [
         (*labels, len(group), *interval(group["difference"]))

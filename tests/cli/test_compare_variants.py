@@ -25,7 +25,7 @@ def compared(line: str, code: int = 0) -> tuple[Done, list[dict]]:
 @pytest.mark.usefixtures("folder")
 def test_one_policy_with_two_settings():
     done, (first, second) = compared(f"--slos --policies elasticflow,{LABEL} --set policy.margin_seconds=3")
-    assert f"{LABEL}: deadlines:" in " ".join(done.out.split())
+    assert f"{LABEL}: 8 jobs with a deadline:" in " ".join(done.out.split())
     assert [first["policy"], second["policy"], second["label"]] == ["elasticflow", "elasticflow", LABEL]
     assert "label" not in first
     # what is said of one policy stands above what is said of all

@@ -41,13 +41,16 @@ def test_what_is_there_is_not_run_again():
 
 
 def test_json_has_rows_and_ratios_and_nothing_else_is_said():
-    asked = "-c a100:8,h100:4 --gpus-per-server h100:2 --load 1,2 --restart-penalty 0,60 -p fifo,srtf --next-gpus 0"
+    asked = "-c a100:8,h100:4 --gpus-per-server h100:2 --load 1,2 -p fifo,srtf --next-gpus 0"
+    asked += " --vary restart_penalty_seconds=0,60"
     done = run(f"{WHATIF} {asked} --json")
     assert done.err == ""
     rows = told(f"{WHATIF} {asked}")["rows"]
     assert [row["row"] for row in rows][:3] == [
-        "load 1, restart 0 s, fifo", "load 1, restart 0 s, srtf", "load 1, restart 60 s, fifo",
-    ]  # fmt: skip
+        "load 1, restart_penalty_seconds=0.0, fifo",
+        "load 1, restart_penalty_seconds=0.0, srtf",
+        "load 1, restart_penalty_seconds=60.0, fifo",
+    ]
     assert (len(rows), rows[0]["ratios"]["average_jct"], rows[-1]["restart_penalty_seconds"]) == (8, 1.0, 60.0)
 
 
@@ -96,13 +99,12 @@ def test_deadlines_are_drawn_by_the_seed():
         "-c a100:8 --load 0,1 | --load 0.0 above",
         "-c a100:8 --load inf | --load 'inf'",
         "-c a100:8 --load 2,2 | --load '2,2'",
-        "-c a100:8 --restart-penalty -1 | --restart-penalty -1.0",
         "-c a100:8 -p fifo,fifo | --policies 'fifo'",
         "-c a100:8 -p fifi | 'fifo'",
         "-c a100:8 --gpus-per-server h100:8 | --gpus-per-server 'h100' a100",
         "-c a100:8 --vary round_seconds=60 --vary round_seconds=9 | --vary '60, 9'",
         "-c a100:8 --set round_second=3 | 'round_seconds'",
-        "-c a100:8 --throughputs none.csv | workload.throughputs 'none.csv'",
+        "-c a100:8 --throughputs none.csv | none.csv: No such file or directory",
         "-c a100:8 --prices h100:3 | a100",
         "-c v100:4,k80:4 | table",
         "-c a100:8 --entities-by user | user",

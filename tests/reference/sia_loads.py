@@ -22,7 +22,6 @@ import pandas as pd
 from allocator import Cluster, Policy, simulate
 from allocator.presets import preset
 from allocator.published.sia_headline import CLUSTERS, settings_of
-from allocator.results.measures.contention import contention
 from tests.reference.sia_headline import NAMES, unpacked
 from throughputs import Trace, read_trace
 from throughputs.goodput.trainings import Trainings
@@ -91,11 +90,19 @@ class Load:
             "gpus": cluster.total_gpus,
             "average": float(times.mean()) / 3600.0,
             "p99": float(times[int(0.99 * len(times))]) / 3600.0,
-            "contention": contention(result)[0],
+            "contention": mean_contention(result.jobs),
             "restarts": float(result.jobs["preemptions"].mean()),
             "decision_median": float(np.median(seconds)),
             "decision_p95": float(np.percentile(seconds, 95)),
         }
+
+
+def mean_contention(jobs: pd.DataFrame) -> float:
+    """Jobs in the cluster on average, over the time in which there was any; of jobs that all completed."""
+    arrival, end = np.sort(jobs["arrival_time"]), np.sort(jobs["completion_time"])
+    # nobody is there where the next arrival comes after as many completions as there were arrivals
+    empty = np.maximum(arrival[1:] - end[:-1], 0.0).sum()
+    return float(jobs["jct"].sum() / (end[-1] - arrival[0] - empty))
 
 
 KEY = ("kind", "factor", "cluster", "policy", "number")

@@ -22,7 +22,7 @@ def printed(summaries: list[dict[str, object]], rows: str) -> str:
 
 
 def test_partitions_on_the_terminal() -> None:
-    summary = run().summary().to_dict()
+    summary = dict(run().summary())
     text = printed([summary], "by_partition")
     for row in summary["by_partition"]:
         (line,) = [line for line in text.splitlines() if line.startswith(f" {row['partition']} ")]

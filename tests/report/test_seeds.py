@@ -90,4 +90,4 @@ def test_a_page_tells_differences_that_are_none_from_others() -> None:
     assert differences_section(Policies.of(runs[:1]), []) == ""
     text = as_text([differences_table(policies.summaries, policies.differences(runs))])
     assert re.search(r"srtf +-3.000 ± 2.484\*", text)
-    assert re.search(r"las +\+0.333 ± \S+\d ", text)
+    assert re.search(r"las +\+0.333 ± [\d.]+\n", text)

@@ -80,8 +80,9 @@ def test_shares_of_entities_are_of_the_jobs_that_are_measured() -> None:
     trace = trace_of([100, 200, 500], [1, 1, 1], entity=["a", "b", "b"])
     policy = get_policy("fifo_perf")
     result = simulate(trace, "v100:1", policy, np.ones((3, 1)), entities={"a": 1, "b": 1}, window=(1, 3))
-    assert result.entities["gpu_share"].sum() == pytest.approx(1.0)
-    assert result.entities["throughput_share"].sum() == pytest.approx(1.0)
+    rows = result.summary()["by_entity"]
+    for share in ("gpu_share", "throughput_share"):
+        assert sum(row[share] for row in rows) == pytest.approx(1.0)
 
 
 def test_prices_hold_from_their_decision_on() -> None:

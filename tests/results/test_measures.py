@@ -13,19 +13,14 @@ import pytest
 from allocator import Cluster, get_policy, simulate
 from allocator.presets import preset
 from allocator.results.measures.completion import percentiles_by_group
-from allocator.results.measures.contention import (
-    average_concurrency,
-    contention,
-    isolated_run_jct,
-    isolated_run_rho,
-    unfair_share,
-)
+from allocator.results.measures.contention import average_concurrency, isolated_run_jct
 from allocator.results.measures.fragmentation import fragmentation_table, measure_fragmentation
 from allocator.results.measures.parts import named_parts_table, sizes_table
 from allocator.results.result import SimulationResult
 from allocator.results.summary import Summary
 from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
 
+COLUMNS = {"arrival_time": "submit", "completion_time": "finish"}
 FREE = preset("default").replace(restart_penalty_seconds=0.0)
 TWO_CLUSTERS = Cluster({"red": 20, "blue": 8}, {"red": 8, "blue": 4})
 
@@ -164,21 +159,11 @@ def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: Simulatio
 
 
 @pytest.mark.parametrize("name", ["sia_r10w1", "sia_tiny"])
-def test_concurrency_and_contention_are_those_that_sia_counts(name: str, reference_data: Callable[[str], Path]) -> None:
-    recorded = json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())
-    told, jobs = recorded["summary"], list(recorded["jobs"].values())
-    table = pd.DataFrame(
-        {
-            "arrival_time": [float(job["submit"]) for job in jobs],
-            "completion_time": [float(job["finish"]) for job in jobs],
-            "status": "completed",
-        }
-    )
-    made = cast(SimulationResult, SimpleNamespace(jobs=table))
-    concurrency = average_concurrency(made, every=told["interval"])
-    assert concurrency == pytest.approx([job["n_avg"] for job in jobs], rel=1e-14)
-    assert contention(made, every=told["interval"]) == pytest.approx((told["mean_contention"], told["max_contention"]))
-    assert contention(made)[0] == pytest.approx(told["mean_contention"], rel=0.01)
+def test_concurrency_is_near_what_sia_counts_once_a_round(name: str, reference_data: Callable[[str], Path]) -> None:
+    jobs = list(json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())["jobs"].values())
+    times = {column: [float(job[theirs]) for job in jobs] for column, theirs in COLUMNS.items()}
+    made = cast(SimulationResult, SimpleNamespace(jobs=pd.DataFrame(times | {"status": "completed"})))
+    assert average_concurrency(made) == pytest.approx([job["n_avg"] for job in jobs], rel=0.05)
 
 
 def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResult) -> None:
@@ -205,10 +190,6 @@ def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResul
             total, weights = total + count * seconds, weights + count
         assert isolated[job] == pytest.approx(total / weights)
     assert min(asked) == 1
-    rho = isolated_run_rho(result, run_alone)
-    assert rho == pytest.approx(result.jobs["jct"].to_numpy() / isolated)
-    assert unfair_share(rho) == pytest.approx((rho > 1).mean())
-    assert unfair_share(np.array([np.nan, 1.0, 2.0])) == 0.5
     with pytest.raises(InputError, match="a time for each of 60 jobs"):
         isolated_run_jct(result, lambda *_: np.ones(3))
 

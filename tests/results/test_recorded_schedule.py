@@ -41,7 +41,7 @@ def test_figures_are_those_of_the_log():
     for name in ("preemptions", "migrations", "restart_gpu_hours", "policy_seconds", "lease_extension_rate"):
         assert getattr(summary, name) is None, name
     assert "preemptions" not in str(summary)
-    json.dumps(summary.to_dict(), allow_nan=False)
+    json.dumps(dict(summary), allow_nan=False)
 
 
 def test_a_run_written_down_as_a_log_is_that_run():

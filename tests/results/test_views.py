@@ -24,7 +24,7 @@ def test_a_summary_has_figures_as_attributes_and_by_name(result, tmp_path):
     summary = result.summary()
     assert isinstance(summary, allocator.Summary)
     assert summary.average_jct == pytest.approx(result.jobs["jct"].mean())
-    assert dict(summary) == summary.to_dict() == {name: getattr(summary, name) for name in summary}
+    assert dict(summary) == {name: getattr(summary, name) for name in summary}
     assert summary.label == summary["label"] == "<mine>"
     # what a run does not have is no key, and None as an attribute; what is not there at all is neither
     assert summary.deadline_ratio is None
@@ -36,7 +36,7 @@ def test_a_summary_has_figures_as_attributes_and_by_name(result, tmp_path):
     save_result(result, tmp_path)
     saved = json.loads((tmp_path / "summary.json").read_text())
     assert list(saved) == [*summary, "gpus_per_server", "settings"]
-    assert {name: saved[name] for name in summary} == summary.to_dict()
+    assert {name: saved[name] for name in summary} == dict(summary)
     assert pd.DataFrame([summary, summary])["makespan"].tolist() == [result.makespan] * 2
 
 

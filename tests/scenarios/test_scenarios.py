@@ -17,7 +17,6 @@ from allocator.experiments.whatif.page import render_page
 from allocator.presets import preset
 from allocator.recorded import recorded_schedule
 from allocator.results.measures.calibration import hours
-from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, TraceGenerator, default_table, read_trace, write_trace
 
@@ -45,7 +44,7 @@ def answer():
         ["a100:4", "a100:6"],
         ["fifo", "max_min_fairness"],
         loads=[1.5, 1.0],
-        restart_penalties=[0, 60],
+        vary={"restart_penalty_seconds": [0, 60]},
         prices={"a100": 2.0},
         next_gpus=2,
     )
@@ -102,15 +101,15 @@ def test_the_record_stands_beside_the_row_at_its_load():
 def test_every_row_is_the_simulation_of_its_circumstances(answer):
     labels = [row.label for row in answer.rows]
     assert len(labels) == len(set(labels)) == 16
-    assert labels[1] == "a100:4, load 1.5, restart 0 s, max_min_fairness"
-    assert labels[-1] == "a100:6, load 1, restart 60 s, max_min_fairness"
+    assert labels[1] == "a100:4, load 1.5, restart_penalty_seconds=0, max_min_fairness"
+    assert labels[-1] == "a100:6, load 1, restart_penalty_seconds=60, max_min_fairness"
     trace = log(10)
     for row in answer.rows:
         expected = allocator.simulate(
             trace.at_load(row.load),
             row.cluster,
             allocator.get_policy(row.policy),
-            preset=preset("default").replace(**constant_restart_penalty(row.changes["restart_penalty_seconds"])),
+            preset=preset("default").replace(restart_penalty_seconds=row.changes["restart_penalty_seconds"]),
             prices={"a100": 2.0},
         )
         assert without_times(row.figures) == without_times(expected.summary())
@@ -132,9 +131,8 @@ def test_the_first_row_has_ratios_of_1_and_the_others_are_over_it(answer):
 
 def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
     row, more = answer.rows[0], answer.rows[0].next_gpus["a100"]
-    larger = whatif(
-        log(10), "a100:6", "fifo", loads=[1.5], restart_penalties=[0], prices={"a100": 2.0}, next_gpus=0
-    ).rows[0]
+    free = {"restart_penalty_seconds": 0}
+    larger = whatif(log(10), "a100:6", "fifo", loads=[1.5], settings=free, prices={"a100": 2.0}, next_gpus=0).rows[0]
     assert without_times(more.figures) == without_times(larger.figures)
     change = answer.next_gpus.iloc[0]
     assert (change["accelerator"], change["gpus"]) == ("a100", 2)
@@ -184,8 +182,7 @@ def test_next_gpus_are_simulated_unasked_where_that_takes_few_runs(scenarios):
         assert scenarios(clusters=clusters, loads=tuple(range(1, 9))).more_gpus == 1
     # all dimensions count
     three = tuple(range(1, 4))
-    for other in ({"restart_penalties": (0.0, 1.0, 2.0)}, {"vary": {"round_seconds": [60.0, 120.0, 360.0]}}):
-        assert scenarios(loads=three, **other).more_gpus == 0
+    assert scenarios(loads=three, vary={"round_seconds": [60.0, 120.0, 360.0]}).more_gpus == 0
     # the larger of the two is the smaller one with another GPU
     two = scenarios(clusters=(allocator.Cluster.of("a100:4"), allocator.Cluster.of("a100:5")))
     assert sorted({point.cluster for point in two.sweep.points()}) == ["a100:4", "a100:5", "a100:6"]
@@ -246,8 +243,8 @@ def test_deadlines_are_drawn_by_the_seed_and_users_are_entities():
         ({"clusters": (allocator.Cluster.of("a100:4"),) * 2}, "'clusters' a100:4"),
         ({"loads": (1.0, 1.0)}, "'loads'"),
         ({"loads": (-1.0,)}, "-1.0"),
-        ({"restart_penalties": (5.0, 5.0)}, "once"),
-        ({"restart_penalties": (-5.0,)}, "restart_penalty_seconds"),
+        ({"vary": {"restart_penalty_seconds": [5.0, 5.0]}}, "once"),
+        ({"vary": {"restart_penalty_seconds": [-5.0]}}, "restart_penalty_seconds"),
         ({"policies": read_variants("fifoo")}, "'fifo'"),
         ({"next_gpus": -1}, "-1"),
         ({"vary": {"round_second": [1.0]}}, "'round_seconds'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from allocator import Cluster, InputError, get_policy, simulate
@@ -32,7 +33,7 @@ def ideal(trace, gpus, entities=None, policy=POLICY, **options):
 
 def test_the_table_counts_what_is_inside():
     result = ideal(trace_of(["queue", "inner", "team", "", "inner"]), 3, QUEUE)
-    table = result.entities
+    table = pd.DataFrame(result.summary().by_entity)
     assert table["entity"].tolist() == ["queue", "team", "inner", ""]
     assert table["parent"].tolist() == ["", "", "team", ""]
     assert table["jobs"].tolist() == [1, 3, 2, 1]

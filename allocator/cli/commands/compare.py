@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,12 +19,12 @@ from allocator.experiments.compare import compare
 from allocator.experiments.run import Materials
 from allocator.experiments.workloads import Draw, TrainingWorkload, workload, workloads
 from allocator.presets import preset
-from allocator.report.breakdowns import calibration_table, parts_tables
+from allocator.report.breakdowns import calibration_table
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.page.tables import calibration_section
 from allocator.report.progress import policy_progress
-from allocator.report.terminal import comparison_table, differences_table, extra_figures
+from allocator.report.terminal import shown_policies
 from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, folder_of, read_variants
 from throughputs.files import read_json, write_json
@@ -141,14 +140,16 @@ def compare_command(
     if as_json:
         print_json(rows)
     else:
+        screen = console()
         if ran.answer:
-            console().print(ran.answer, markup=False, highlight=False)
+            screen.print(ran.answer, markup=False, highlight=False)
         if ran.calibration is not None:
-            console().print(calibration_table(ran.calibration))
-        _show(Policies.of(ran.summaries), described, differences)
+            screen.print(calibration_table(ran.calibration))
+        for part in shown_policies(Policies.of(ran.summaries), differences, title=described, width=screen.width):
+            screen.print(part)
         if trace is None and usual.of_embedded_throughputs and not own_table:
-            console().print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)
-        console().print(f"Report: {report}", soft_wrap=True)
+            screen.print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)
+        screen.print(f"Report: {report}", soft_wrap=True)
     for line in ran.failures:
         say(line)
     if ran.failed:
@@ -162,17 +163,3 @@ def _forget_runs(out: Path) -> None:
             name = folder_of(row.get("label", row["policy"]))
             for folder in (out / name, *out.glob(f"seed-*/{name}")):
                 (folder / "summary.json").unlink(missing_ok=True)
-
-
-def _show(policies: Policies, title: str, differences: Sequence[Mapping[str, Any]]) -> None:
-    """Print the comparison."""
-    screen, summaries = console(), policies.summaries
-    table = comparison_table(summaries, title=title, width=screen.width, half_widths=policies.half_widths)
-    screen.print(table)
-    if differences:
-        screen.print(differences_table(summaries, differences, width=screen.width))
-    for summary in summaries:
-        for line in extra_figures(summary):
-            screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)
-    for parts in parts_tables(summaries):
-        screen.print(parts)

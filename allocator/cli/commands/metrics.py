@@ -8,8 +8,9 @@ from typing import Any
 
 from allocator.cli.options.groups import Commands
 from allocator.cli.options.shared import JsonOption, console, print_json
-from allocator.report.figures import MISSING, format_count
+from allocator.report.figures import format_count
 from allocator.results.measures.recorded_runs import deadline_judgement, read_recorded_jobs
+from allocator.results.summary import percent
 
 _ADMISSION = {"accepted": "admitted", "declined": "rejected", "not_submitted": "not submitted in this run"}
 _ENDS = {
@@ -57,10 +58,6 @@ def _lines(name: str, figures: Mapping[str, Any]) -> list[str]:
         f"{name}: {counts['jobs']} jobs, {counts['deadline_jobs']} with a deadline",
         "  " + ", ".join(f"{figures[key]} {words}" for key, words in _ADMISSION.items()),
         "  " + ", ".join(f"{figures[key]} {words}" for key, words in _ENDS.items()),
-        f"  satisfactory ratio: {_percent(figures['satisfactory_ratio'])} of all jobs with a deadline, "
-        f"{_percent(figures['satisfactory_ratio_of_finished'])} {finished}",
+        f"  satisfactory ratio: {percent(figures['satisfactory_ratio'])} of all jobs with a deadline, "
+        f"{percent(figures['satisfactory_ratio_of_finished'])} {finished}",
     ]
-
-
-def _percent(share: float | None) -> str:
-    return MISSING if share is None else f"{100 * share:.1f} %"

@@ -13,9 +13,9 @@ from allocator.cli.options.values import read_jobs
 from allocator.cli.screen import rich_console
 from allocator.conversion import AtLeastOne
 from allocator.experiments.run import Materials
-from allocator.report.breakdowns import parts_tables
+from allocator.report.page.seeds import Policies
 from allocator.report.progress import policy_progress
-from allocator.report.terminal import comparison_table, extra_figures
+from allocator.report.terminal import shown_policies
 from allocator.results.output import save_result
 from allocator.variants import read_variants
 from throughputs import InputError
@@ -35,9 +35,8 @@ def simulate_command(
 ) -> None:
     """Simulate a policy over a trace, round by round.
 
-    Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, priorities.csv if jobs differ in weight
-    and entities.csv with --entities; `python -m pydoc allocator.Summary` describes the figures and
-    `python -m pydoc allocator.SimulationResult` the columns.
+    Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR; `python -m pydoc allocator.Summary`
+    describes the figures and `python -m pydoc allocator.SimulationResult` the columns.
 
     Parameters
     ----------
@@ -80,11 +79,8 @@ def simulate_command(
         return
     screen = console()
     title = f"{Path(source_of(trace)).name} on {cluster.title}"
-    screen.print(comparison_table([summary], title=title, width=screen.width))
-    for line in extra_figures(summary):
-        screen.print(line)
+    for part in shown_policies(Policies.of([summary]), title=title, width=screen.width):
+        screen.print(part)
     if of_profiler is not None:
         screen.print(told(of_profiler))
-    for table in parts_tables([summary]):
-        screen.print(table)
     screen.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -48,10 +47,7 @@ def study_command(
     results = study.results(Options(quick, out, processes, screen))
     cells = study.table(results)
     stem = out / Path(name).stem
-    if find_spec("matplotlib") is None:
-        tables.export(stem, cells, numbers=study.numbers(results))
-    else:
-        study.write(results, stem)
+    study.write(results, stem)
     if as_json:
         print_json(study.numbers(results).to_dict("records"))
         return

@@ -26,14 +26,16 @@ from allocator.cli.screen import rich_console
 from allocator.experiments.definition import Sweep
 from allocator.experiments.runner import run
 from allocator.experiments.store import Store
-from allocator.experiments.summary import Swept
+from allocator.experiments.summary import swept, table
 from allocator.experiments.workloads import Workload
-from allocator.studies.tables import save_picture
+from allocator.studies import tables
 from throughputs import InputError
 from throughputs.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from allocator.studies.study import Study
 
 app = Commands()
 
@@ -155,8 +157,7 @@ def show_command(
         Folder of a sweep.
     """
     store = Store(folder)
-    table = store.write_results()
-    _print(table, store.contents(), as_json)
+    _print(store.write_results(), store.contents(), as_json)
 
 
 FiguresOption = Annotated[
@@ -186,7 +187,9 @@ def plot_command(
         The picture.
     """
     check_picture("--out", out)
-    save_picture(_swept(folder, figures).picture(width), out)
+    study, results = _swept(folder, figures)
+    assert study.draw is not None
+    tables.save_picture(study.draw(study, results, within=width), out)
     print(f"wrote {out}")
 
 
@@ -208,15 +211,16 @@ def export_command(
     out : FILE.csv|FILE.tex
         The table.
     """
-    swept = _swept(folder, figures)
-    write_text(out, swept.csv() if kind_of("--out", out, "csv", "tex") == "csv" else swept.latex())
+    as_csv = kind_of("--out", out, "csv", "tex") == "csv"
+    study, results = _swept(folder, figures)
+    write_text(out, tables.csv(study.numbers(results)) if as_csv else tables.latex(study.table(results)))
     print(f"wrote {out}")
 
 
-def _swept(folder: Path, figures: str | None) -> Swept:
+def _swept(folder: Path, figures: str | None) -> tuple[Study, pd.DataFrame]:
     store = Store(folder)
     names = None if figures is None else [name.strip() for name in figures.split(",")]
-    return Swept.of(store.write_results(), store.contents()["name"], names)
+    return swept(store.write_results(), store.contents()["name"], names)
 
 
 def _go(sweep: Sweep, out: Path, running: Given) -> None:
@@ -230,7 +234,7 @@ def _go(sweep: Sweep, out: Path, running: Given) -> None:
     try:
         # Ray prints what happens to its nodes; standard output is for results.
         with redirect_stdout(sys.stderr):
-            table = run(
+            results = run(
                 sweep,
                 out,
                 jobs=running.get("parallel"),
@@ -241,9 +245,9 @@ def _go(sweep: Sweep, out: Path, running: Given) -> None:
     except KeyboardInterrupt:
         stopped(out)
     contents = Store(out).contents()
-    _print(table, contents, as_json)
-    lost = len(contents["points"]) - len(table)
-    failed = int((table["status"] == "failed").sum()) if len(table) else 0
+    _print(results, contents, as_json)
+    lost = len(contents["points"]) - len(results)
+    failed = int((results["status"] == "failed").sum()) if len(results) else 0
     if failed:
         say(f"{failed} runs failed; their logs are in {out / 'logs'}")
     if lost:
@@ -263,13 +267,12 @@ def _print_plan(sweep: Sweep, as_json: bool) -> None:
     screen.print(f"{len(points)} points")
 
 
-def _print(table: pd.DataFrame, contents: dict[str, Any], as_json: bool) -> None:
+def _print(results: pd.DataFrame, contents: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        rows = json.loads(table.to_json(orient="records")) if len(table) else []
+        rows = json.loads(results.to_json(orient="records")) if len(results) else []
         print_json({"name": contents["name"], "points": len(contents["points"]), "results": rows})
         return
     screen = console()
-    if len(table):
-        swept = Swept.of(table, contents["name"])
-        screen.print(swept.table(SHOWN_ROWS))
-    screen.print(f"{len(table)} of {len(contents['points'])} points have results")
+    if len(results):
+        screen.print(table(*swept(results, contents["name"]), SHOWN_ROWS))
+    screen.print(f"{len(results)} of {len(contents['points'])} points have results")

@@ -35,10 +35,11 @@ from allocator.cli.options.values import (
 )
 from allocator.cli.screen import rich_console
 from allocator.cluster import Cluster
-from allocator.conversion import AtLeastOne, NotNegative, NotNegativeWhole, Positive
+from allocator.conversion import AtLeastOne, NotNegativeWhole, Positive
 from allocator.experiments.run import Run
 from allocator.experiments.runner import cores
-from allocator.experiments.whatif import Scenarios, run_scenarios, write_scenarios
+from allocator.experiments.whatif import whatif
+from allocator.experiments.whatif.page import PAGE
 from allocator.experiments.whatif.rows import next_gpus_table, rows_table
 from allocator.experiments.workloads import Recorded
 from allocator.presets import preset
@@ -56,7 +57,6 @@ def whatif_command(
     clusters: list[str],
     policies: str = USUAL_POLICY,
     load: str = "1",
-    restart_penalty: str | None = None,
     next_gpus: NotNegativeWhole | None = None,
     given: Annotated[
         Given,
@@ -71,7 +71,7 @@ def whatif_command(
 ) -> None:
     """What would happen to my cluster if it had more GPUs, more work, another policy?
 
-    The rows are all combinations of clusters, loads, restart penalties, settings and policies; the others are compared
+    The rows are all combinations of clusters, loads, settings and policies; the others are compared
     with the first. Ends with a table and one self-contained page, DIR/whatif.html. Rows that DIR holds already are not
     run again. A row that fails is named with its reason, and the exit code is 1.
 
@@ -90,35 +90,31 @@ def whatif_command(
     load : FACTOR,...
         How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the
         arrival of its job.
-    restart_penalty : SECONDS,...
-        What it costs a gang to start, whatever its size; the preset's if omitted.
     next_gpus : COUNT
         Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If
         omitted 1 where that takes at most 8 further runs.
     """
     variants = read_variants(policies, "--policies")
     made, jobs = _clusters(clusters, given), read_jobs(trace)
-    penalties = () if restart_penalty is None else distinct_numbers("--restart-penalty", restart_penalty, NotNegative)
-    scenarios = Scenarios(
-        trace=str(trace),
-        clusters=made,
-        policies=tuple(variants),
-        loads=distinct_numbers("--load", load, Positive),
-        restart_penalties=penalties,
-        vary=varied(given, variants),
-        workload=workload_given(given),
-        settings=settings_given(given, variants),
-        seed=given.get("seed", 0),
-        next_gpus=next_gpus,
-    )
     _say_what_is_not_used(trace, jobs, made, variants, given)
     screen = rich_console(stderr=True)
-    told = None if as_json and not screen.is_terminal else screen
     try:
-        result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=told)
+        result = whatif(
+            trace,
+            made,
+            policies,
+            loads=distinct_numbers("--load", load, Positive),
+            vary=varied(given, variants),
+            settings=settings_given(given, variants),
+            out=out,
+            jobs=cores() if parallel is None else parallel,
+            console=None if as_json and not screen.is_terminal else screen,
+            next_gpus=next_gpus,
+            seed=given.get("seed", 0),
+            **workload_given(given),
+        )
     except KeyboardInterrupt:
         stopped(out)
-    page = write_scenarios(result, out)
     if as_json:
         print_json(result.as_dict())
     else:
@@ -131,7 +127,7 @@ def whatif_command(
         shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:
             shown.print(next_gpus_table(result))
-        shown.print(f"Page: {page}", soft_wrap=True)
+        shown.print(f"Page: {out / PAGE}", soft_wrap=True)
     for line in result.notes:
         warn(line)
     for line in result.failed:

@@ -15,6 +15,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.screen import rich_console
 from allocator.data import cache_directory, datasets, fetch, find, verify
 from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
+from throughputs.shown import text_table
 
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
@@ -186,17 +187,13 @@ def _told(dataset: Dataset, reports: list[FileReport], as_json: bool) -> list[di
 
 
 def _print_sets(sets: list[Dataset], directory: Path) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(caption=f"cache: {directory}", expand=False)
-    for column in ("data set", "contents", "licence", "size", "SHA-256", "fetched"):
-        table.add_column(column, no_wrap=column in ("data set", "SHA-256", "fetched"))
+    rows = []
     for dataset in sets:
         here = sum((directory / dataset.name / file.path).is_file() for file in dataset.files)
         cells = (dataset.name, dataset.title, dataset.licence, size_text(dataset), hash_text(dataset))
-        table.add_row(*map(escape, cells), f"{here} of {len(dataset.files)}" if dataset.files else "by hand")
-    console().print(table)
+        rows.append((*cells, f"{here} of {len(dataset.files)}" if dataset.files else "by hand"))
+    headings = ("data set", "contents", "licence", "size", "SHA-256", "fetched")
+    console().print(text_table(headings, rows, words=(0, 1, 2), caption=f"cache: {directory}"))
 
 
 def _print_files(dataset: Dataset, directory: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.cli.options.shared import console
 from allocator.report.figures import MISSING
+from throughputs.shown import text_table
 from throughputs.traces.logs.rows import UNNAMED
 
 if TYPE_CHECKING:
@@ -79,16 +80,7 @@ def _readable(value: Any) -> str:
 
 def rows_table(rows: Iterable[Iterable[Any]], headings: Sequence[str], title: str) -> Table:
     """A table of rows, numbers to the right."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for i, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    return table
+    return text_table(headings, (map(_cell, row) for row in rows), title=title, title_justify="left")
 
 
 def _cell(value: Any) -> str:

@@ -23,6 +23,7 @@ from allocator.cli.options.shared import (
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.samples import SAMPLE_COLUMNS
+from throughputs.shown import text_table
 
 app = Commands()
 
@@ -64,17 +65,10 @@ def describe_command(
             }
         )
         return
-    from rich.table import Table
-
     title = f"{table or 'Embedded table'}: {len(known.job_types)} job types, steps/s of the whole gang"
-    shown = Table(title=title, caption="with co-located pairs" if known.has_colocation else "isolated throughputs only")
-    shown.add_column("job type")
-    shown.add_column("GPUs", justify="right")
-    for name in accelerators:
-        shown.add_column(name, justify="right")
-    for row in rows:
-        shown.add_row(row["job_type"], str(row["scale_factor"]), *(f"{row[name]:.4g}" for name in accelerators))
-    console().print(shown)
+    caption = "with co-located pairs" if known.has_colocation else "isolated throughputs only"
+    cells = ([row["job_type"], row["scale_factor"], *(f"{row[name]:.4g}" for name in accelerators)] for row in rows)
+    console().print(text_table(("job type", "GPUs", *accelerators), cells, title=title, caption=caption))
 
 
 _UNITS = ("s", "s/sample", "s", "s/GPU", "s", "s/GPU", "")
@@ -128,18 +122,13 @@ def fit_command(
         shown = {"samples": len(measured), "loss": fit.loss, "error": errors}
         print_json(shown | {"parameters": dict(zip(PARAMETERS, fit.parameters, strict=True))})
         return
-    from rich.table import Table
-
-    table = Table(
-        title=f"{samples}: {len(measured)} samples",
-        caption=f"Error of step times: mean {errors['mean']:.1%}, root mean square {errors['root_mean_square']:.1%}, "
-        f"largest {errors['largest']:.1%}",
+    caption = (
+        f"Error of step times: mean {errors['mean']:.1%}, root mean square {errors['root_mean_square']:.1%}, "
+        f"largest {errors['largest']:.1%}"
     )
-    for name, justify in (("parameter", "left"), ("value", "right"), ("unit", "left"), ("meaning", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for row in zip(PARAMETERS, fit.parameters, _UNITS, _MEANINGS, strict=True):
-        table.add_row(row[0], f"{row[1]:.4g}", *row[2:])
-    console().print(table)
+    rows = zip(PARAMETERS, (f"{value:.4g}" for value in fit.parameters), _UNITS, _MEANINGS, strict=True)
+    title, headings = f"{samples}: {len(measured)} samples", ("parameter", "value", "unit", "meaning")
+    console().print(text_table(headings, rows, words=(0, 2, 3), title=title, caption=caption))
     for path in (out, plot):
         if path is not None:
             typer.echo(f"written: {path}")

@@ -10,8 +10,7 @@ The rows are runs of a sweep, which makes them side by side and keeps them; this
 sets them beside the first, and shows them.
 """
 
-from allocator.experiments.whatif.page import write_scenarios
 from allocator.experiments.whatif.rows import Row, WhatIf
-from allocator.experiments.whatif.scenarios import Scenarios, run_scenarios, whatif
+from allocator.experiments.whatif.scenarios import Scenarios, whatif
 
-__all__ = ["Row", "Scenarios", "WhatIf", "run_scenarios", "whatif", "write_scenarios"]
+__all__ = ["Row", "Scenarios", "WhatIf", "whatif"]

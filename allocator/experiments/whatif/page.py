@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from allocator.conversion import is_number
-from allocator.experiments.whatif.rows import Column, Row, WhatIf, usual_row
-from allocator.report.bar_charts import figure_panels
+from allocator.experiments.whatif.rows import Column, Row, WhatIf
 from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
-from allocator.report.figures import OFF, Figure, format_column, off_by, title_of, value_of
+from allocator.report.figures import Figure, format_column, title_of, value_of
 from allocator.report.page.markup import distinct, document, header, line_sample, plain_heads, section, table
 from allocator.report.page.tables import calibration_section
 from allocator.report.svg import Axis, Frame, axes, dotted_curve, element, picture
@@ -32,8 +31,6 @@ _ROOM_ABOVE = 1.08
 
 FEWEST_POINTS = 3
 """Points of a curve that says more than the table."""
-
-_NAMES = {"restart_penalty_seconds": "restart penalty (s)"}
 
 _STYLE = """
 .figures { width: auto; min-width: 50% }
@@ -65,7 +62,7 @@ def _place(row: Row, *, several: bool) -> dict[str, Any]:
     """Where a row stands; `several`: whether there are GPUs of several types."""
     gpus = {f"{name} GPUs" if several else "GPUs": count for name, count in row.cluster.gpus.items()}
     others = {name: value for name, value in row.changes.items() if name not in ("cluster", "gpus")}
-    return gpus | {_NAMES.get(name, name): value for name, value in others.items()}
+    return gpus | others
 
 
 def _lines(name: str, places: Sequence[tuple[Mapping[str, Any], Row]]) -> dict[str, Line]:
@@ -120,12 +117,11 @@ def render_page(result: WhatIf) -> str:
     """The text of the page."""
     lines = lines_along(result.rows)
     near = "" if result.calibration is None else calibration_section(result.calibration)
-    parts = [_rows(result, lines), near, _charts(result, lines), _next_gpus(result, lines)]
+    parts = [_rows(result), near, _charts(result, lines), _next_gpus(result)]
     body = "\n".join([_heading(result), "<main>", *parts, "</main>"])
-    # curves, or bars, have the colours of their policies
+    # curves have the colours of their policies
     curves = max(lines.values(), key=len, default={})
-    drawn = [line[0][1].policy for line in curves.values()] or [row.policy for row in result.side_by_side]
-    return document(TITLE, body, style_rules(drawn) + _STYLE)
+    return document(TITLE, body, style_rules(line[0][1].policy for line in curves.values()) + _STYLE)
 
 
 def _heading(result: WhatIf) -> str:
@@ -142,7 +138,7 @@ def _heading(result: WhatIf) -> str:
     return header(TITLE, lead, facts, filter(None, [result.answer]), notes)
 
 
-def _rows(result: WhatIf, lines: Mapping[str, Any]) -> str:
+def _rows(result: WhatIf) -> str:
     """The table of figures with their ratios."""
     rows, columns = result.side_by_side, result.columns()
     how = (
@@ -155,41 +151,29 @@ def _rows(result: WhatIf, lines: Mapping[str, Any]) -> str:
         how += f" Behind each value its ratio (×) to that of the first row, {rows[0].label}."
     if result.recorded is not None:
         how += f" {result.recorded.label}: the schedule that the trace records, not simulated."
-    labels = [_name(row, result, lines) for row in rows]
-    return section("rows", "Side by side", how, _table([("", "")], labels, columns))
+    return section("rows", "Side by side", how, _table([("", "")], [_name(row) for row in rows], columns))
 
 
 def _charts(result: WhatIf, along: Mapping[str, Mapping[str, Line]]) -> str:
-    """Each figure against each number that varies; bars where none does."""
-    figures = [figure for figure in result.figures if figure.key in _DRAWN_KEYS]
-    if along:
-        body = ""
-        for place, (name, lines) in enumerate(along.items()):
-            keys = [f'<li class="{policy_class(k)}">{line_sample(label)}</li>' for k, label in enumerate(lines)]
-            legend = f'<ul class="lines">{"".join(keys)}</ul>' if len(lines) > 1 else ""
-            charts = [line_chart(f"chart-{place}-{figure.key}", figure, name, lines) for figure in figures]
-            body += f'<h3>{escape(name)}</h3>{legend}<div class="panels">{"".join(charts)}</div>'
-        how = "A point is a row of the table. Axes of figures begin at 0."
-        return section("charts", f"Against {' and '.join(along)}", how, body)
-    if len(result.side_by_side) < 2:
+    """Each figure against each number that varies; nothing where none does."""
+    if not along:
         return ""
-    labels, summaries = [row.label for row in result.side_by_side], [row.figures for row in result.side_by_side]
-    usual = usual_row(result.rows)
-    if result.recorded is not None and usual.load == 1:
-        # what differs by less than the simulation from the record is no better
-        summaries[0] = {**summaries[0], OFF: off_by(usual.figures, result.recorded.figures)}
-    shown = [f for f in figures if any(math.isfinite(value_of(f, summary)) for summary in summaries)]
-    panels = "".join(figure_panels(shown, summaries, labels))
-    how = f"Behind each value its ratio to that of {labels[0]}."
-    return section("charts", "Figure by figure", how, f'<div class="panels">{panels}</div>')
+    figures, body = [figure for figure in result.figures if figure.key in _DRAWN_KEYS], ""
+    for place, (name, lines) in enumerate(along.items()):
+        keys = [f'<li class="{policy_class(k)}">{line_sample(label)}</li>' for k, label in enumerate(lines)]
+        legend = f'<ul class="lines">{"".join(keys)}</ul>' if len(lines) > 1 else ""
+        charts = [line_chart(f"chart-{place}-{figure.key}", figure, name, lines) for figure in figures]
+        body += f'<h3>{escape(name)}</h3>{legend}<div class="panels">{"".join(charts)}</div>'
+    how = "A point is a row of the table. Axes of figures begin at 0."
+    return section("charts", f"Against {' and '.join(along)}", how, body)
 
 
-def _next_gpus(result: WhatIf, lines: Mapping[str, Any]) -> str:
+def _next_gpus(result: WhatIf) -> str:
     """What more GPUs of each type change, and their price."""
     if not result.larger:
         return ""
     columns = result.next_columns()
-    labels = [f"{_name(row, result, lines)}<td>{escape(name)}</td>" for row, name, _ in result.larger]
+    labels = [f"{_name(row)}<td>{escape(name)}</td>" for row, name, _ in result.larger]
     gpus = "one more GPU" if result.more_gpus == 1 else f"{result.more_gpus} more GPUs"
     how = (
         f"Measured: each row simulated again with {gpus} of a type, and the change of its figures. It is what these "
@@ -204,12 +188,8 @@ def _next_gpus(result: WhatIf, lines: Mapping[str, Any]) -> str:
     return section("next", f"What {gpus} would change", how, _table([("", ""), ("type", "")], labels, columns))
 
 
-def _name(row: Row, result: WhatIf, lines: Mapping[str, Any]) -> str:
-    """The heading of a row, with its colour where bars have it: curves have colours of their own."""
-    rows = result.side_by_side
-    colour = policy_class([row is each for each in rows].index(True))
-    swatch = f'<i class="swatch {colour}" aria-hidden="true"></i>' if len(rows) > 1 and not lines else ""
-    return f'<th scope="row">{swatch}{escape(row.label)}</th>'
+def _name(row: Row) -> str:
+    return f'<th scope="row">{escape(row.label)}</th>'
 
 
 def _table(heads: Sequence[tuple[str, str]], labels: Sequence[str], columns: Sequence[Column]) -> str:

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, value_of
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, heading_of, value_of
 from allocator.report.presentation import exceeded_shares
 from allocator.results.output import as_json
-from throughputs.shown import as_text, escape
+from throughputs.shown import as_text, html_lines, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +57,7 @@ class Row:
     ----------
     label : what tells it from the other rows.
     cluster : where it ran.
-    changes : where it stands, by dimension: cluster, gpus, load, restart_penalty_seconds where the preset does not say
-        it, settings that vary, policy.
+    changes : where it stands, by dimension: cluster, gpus, load, settings that vary, policy.
     status, status_detail : "completed", "saturated", "failed" or "lost", and why.
     figures : the summary of the run, see `allocator.results.metrics.summarize`; empty where there is none.
     prices : time average of the prices of the accelerator types, in `price_unit` per GPU; empty without any.
@@ -272,21 +271,17 @@ class WhatIf:
 
     def __str__(self) -> str:
         """The rows with the figures that matter most, in about ten lines."""
-        return "\n".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        lines = self._lines()
-        return f"<b>{escape(lines[0])}</b><pre>{escape(chr(10).join(lines[1:]))}</pre>"
-
-    def _lines(self) -> list[str]:
         columns = [column for column in self.columns() if column.figure.key in _PRINTED_FIGURES]
         table = _table([[row.label] for row in self.side_by_side[:_PRINTED_ROWS]], [""], columns)
         more = len(self.side_by_side) - _PRINTED_ROWS
         notes = [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
         ahead = [self.answer] if self.answer else []
         ahead.append(f"{self.counted}, of {self.trace}; × is the ratio to the first row")
-        return [*ahead, as_text([table], width=200).strip("\n"),
-                *([f"... and {more} more rows, see .table"] if more > 0 else []), *notes]  # fmt: skip
+        rest = [f"... and {more} more rows, see .table"] if more > 0 else []
+        return "\n".join([*ahead, as_text([table], width=200).strip("\n"), *rest, *notes])
+
+    def _repr_html_(self) -> str:
+        return html_lines(str(self))
 
     def columns(self) -> list[Column]:
         """The figures of the rows as they are shown, with the ratios to the first; the jobs done, where not all are."""
@@ -364,18 +359,6 @@ def next_gpus_table(result: WhatIf) -> Table:
 
 
 def _table(labels: Sequence[Sequence[str]], headings: Sequence[str], columns: Sequence[Column], **about: Any) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(**about, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for place, heading in enumerate(headings):
-        # breaks between words
-        longest = max((len(word) for label in labels for word in label[place].split()), default=0)
-        table.add_column(heading, overflow="fold", min_width=longest, vertical="bottom" if len(headings) > 1 else "top")
-    for figure in (column.figure for column in columns):
-        unit = f"\n({figure.unit})" if figure.unit else "\n "
-        table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
-    for label, *cells in zip(labels, *(column.cells() for column in columns), strict=False):
-        table.add_row(*map(Text, (*label, *cells)))
-    return table
+    heads = [*headings, *(heading_of(column.figure) for column in columns)]
+    rows = zip(labels, *(column.cells() for column in columns), strict=False)
+    return text_table(heads, ((*label, *cells) for label, *cells in rows), words=range(len(headings)), **about)

@@ -1,4 +1,4 @@
-"""Which runs are asked for - every combination of clusters, loads, restart penalties, settings and policies -, and what
+"""Which runs are asked for - every combination of clusters, loads, settings and policies -, and what
 comes of them: run as a sweep, side by side if wanted, and only what a folder does not hold yet."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from allocator.experiments.compare import in_words, recorded_beside
 from allocator.experiments.definition import Sweep, definition_of_policies
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.runner import run
-from allocator.experiments.store import NOT_OF_SATURATED, Store
+from allocator.experiments.store import OF_COMPLETED, Store
 from allocator.experiments.whatif.page import write_scenarios
 from allocator.experiments.whatif.rows import Row, WhatIf, usual_row
 from allocator.experiments.workloads import Recorded
@@ -25,11 +25,9 @@ from allocator.presets.preset import DEFAULT
 from allocator.results.measures.calibration import Calibration, answer, hours
 from allocator.results.measures.completion import completion_figures
 from allocator.results.outcomes import RECORDED
-from allocator.simulator.rules.starts import constant_restart_penalty
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame
-from throughputs.goodput.trainings.profiled import EMBEDDED
 from throughputs.tables.files import place_of_table
 
 if TYPE_CHECKING:
@@ -62,9 +60,8 @@ class Scenarios:
     Attributes
     ----------
     trace : file of the jobs.
-    clusters, loads, restart_penalties, vary, policies : the dimensions, in the order in which they vary. Loads multiply
-        the arrival rate. Penalties are what every start costs, seconds; none: that of the preset. `vary` has values by
-        name of a setting, as in a sweep.
+    clusters, loads, vary, policies : the dimensions, in the order in which they vary. Loads multiply the arrival rate.
+        `vary` has values by name of a setting, as in a sweep.
     workload, settings : as in the definition of a sweep (docs/sweeps.md), for all rows.
     seed : of everything that is drawn.
     next_gpus : each row is also simulated with so many more GPUs of each type; 0: not; None: 1 where that takes at most
@@ -73,14 +70,13 @@ class Scenarios:
     Raises
     ------
     InputError
-        Anything that no run could be made of, and a cluster, load, penalty or policy that is there twice.
+        Anything that no run could be made of, and a cluster, load, value or policy that is there twice.
     """
 
     trace: str
     clusters: tuple[Cluster, ...]
     policies: tuple[Variant, ...]
     loads: tuple[float, ...] = (1.0,)
-    restart_penalties: tuple[float, ...] = ()
     vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -92,16 +88,11 @@ class Scenarios:
             raise InputError(_SOURCE, field="clusters", found="none", expected="at least one, as in a100:32")
         if self.next_gpus is not None and self.next_gpus < 0:
             raise InputError(_SOURCE, field="next_gpus", found=self.next_gpus, expected="a number of GPUs, at least 0")
-        for name, values in (("clusters", self.clusters), ("restart_penalties", self.restart_penalties)):
-            texts = [str(value) for value in values]
-            if len(set(texts)) < len(texts):
-                raise InputError(_SOURCE, field=name, found=", ".join(texts), expected="each once")
+        texts = list(map(str, self.clusters))
+        if len(set(texts)) < len(texts):
+            raise InputError(_SOURCE, field="clusters", found=", ".join(texts), expected="each once")
         # The definition of the sweep checks all else.
         _ = self.sweep
-
-    @cached_property
-    def _penalties(self) -> tuple[float | None, ...]:
-        return self.restart_penalties or (None,)
 
     @cached_property
     def _changes(self) -> list[dict[str, Any]]:
@@ -114,7 +105,7 @@ class Scenarios:
         if self.next_gpus is not None:
             return self.next_gpus
         new = set(self._clusters(1)) - set(self._clusters(0))
-        of_each = len(self.policies) * len(self.loads) * len(self._penalties) * len(self._changes)
+        of_each = len(self.policies) * len(self.loads) * len(self._changes)
         return int(len(new) * of_each <= MOST_RUNS_UNASKED)
 
     def _clusters(self, more: int) -> list[tuple[str, str | None]]:
@@ -125,7 +116,6 @@ class Scenarios:
     @cached_property
     def sweep(self) -> Sweep:
         """All runs, those on larger clusters included, as one sweep."""
-        cases = [{"name": f"restart {p:g} s", **constant_restart_penalty(p)} for p in self.restart_penalties]
         clusters = self._clusters(self.more_gpus)
         definition = {
             "kind": "trace",
@@ -142,7 +132,6 @@ class Scenarios:
             "keep_jobs": True,
             # Every row is wanted, whatever came of the others.
             "skip_saturated": False,
-            **({"cases": cases} if cases else {}),
         }
         return Sweep.from_dict(definition, source=_SOURCE)
 
@@ -151,17 +140,14 @@ class Scenarios:
         """The rows in their order."""
         clusters, loads = self._clusters(self.more_gpus), tuple(map(float, self.loads))
         # in the order of `Sweep.combinations`
-        places = product(self.policies, self._penalties, self._changes, clusters, sorted(loads))
+        places = product(self.policies, self._changes, clusters, sorted(loads))
         runs = {repr(place): run for place, run in zip(places, self.sweep.combinations(), strict=True)}
         rows = []
-        for cluster, load, penalty, change, policy in product(
-            self.clusters, loads, self._penalties, self._changes, self.policies
-        ):
+        for cluster, load, change, policy in product(self.clusters, loads, self._changes, self.policies):
             here = {"cluster": str(cluster), "gpus": cluster.total_gpus, "load": load}
-            here |= {} if penalty is None else {"restart_penalty_seconds": penalty}
             larger = _larger(cluster, self.more_gpus)
             of = {
-                name: runs[repr((policy, penalty, change, cluster_texts(each), load))]
+                name: runs[repr((policy, change, cluster_texts(each), load))]
                 for name, each in {"": cluster, **larger}.items()
             }
             rows.append(Planned(Row("", cluster, {**here, **change, "policy": policy.label}), of.pop(""), of))
@@ -180,8 +166,6 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
             continue
         if name == "load":
             parts.append(f"load {value:g}")
-        elif name == "restart_penalty_seconds":
-            parts.append(f"restart {value:g} s")
         else:
             parts.append(str(value) if name == "policy" else f"{name}={value}")
     return ", ".join(parts)
@@ -213,19 +197,14 @@ def whatif(
     policies: Sequence[str] | str = "slurm",
     *,
     loads: Sequence[float] = (1.0,),
-    restart_penalties: Sequence[float] = (),
     vary: Mapping[str, Sequence[Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
-    throughputs: str | os.PathLike[str] | None = None,
-    prices: Mapping[str, float] | str | os.PathLike[str] | None = None,
-    slos: bool = False,
-    whole_gpus: bool = False,
-    entities_by: str | None = None,
     seed: int = 0,
     next_gpus: int | None = None,
     out: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     console: Console | None = None,
+    **workload: Any,
 ) -> WhatIf:
     """What would happen to the jobs of a trace on other clusters, at other loads, under other policies.
 
@@ -241,18 +220,17 @@ def whatif(
     policies : names, each with settings of its own where wanted, as in ``"elasticflow:admission=repair"``.
     loads : how many times as often jobs arrive; their times of submission are divided by it, and a deadline on the
         clock moves with the arrival of its job.
-    restart_penalties : what it costs every gang to start, seconds; that of the preset if there is none.
     vary, settings : settings with several values and with one, by name, "preset" included, as in a sweep.
-    throughputs : file of a throughput table. On GPUs of one type, or of types that are equally fast, none is needed.
-    prices : dollars per GPU hour by type, or a file of histories.
-    slos : draw a deadline for jobs without one.
-    whole_gpus : jobs that ask for a fraction of a GPU have it whole.
-    entities_by : "user", "partition" or "account": those of the trace become entities, of equal weight.
     seed : of everything that is drawn.
     next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
     out : folder for table, page and runs; what it holds already is not run again. None: nothing is kept.
     jobs : runs at a time, in processes of their own; 1: one after the other, in this process.
     console : where progress goes; None: nowhere.
+    workload : what a sweep has of its jobs (docs/sweeps.md): `throughputs`, file of a throughput table, of which none
+        is needed on GPUs of one type, or of types that are equally fast; `prices`, dollars per GPU hour by type, or a
+        file of histories; `slos`, draw a deadline for jobs without one; `whole_gpus`, jobs that ask for a fraction of a
+        GPU have it whole; `entities_by`, "user", "partition" or "account": those of the trace become entities, of
+        equal weight.
 
     Returns
     -------
@@ -265,14 +243,9 @@ def whatif(
         Something that cannot be used, told before anything runs.
     """
     trace = trace if isinstance(trace, str | os.PathLike) else trace_of(trace)
+    if workload.get("throughputs") is not None:
+        workload["throughputs"] = place_of_table(workload["throughputs"])
     listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
-    workload = {
-        "slos": slos,
-        "whole_gpus": whole_gpus or None,
-        "entities_by": entities_by,
-        "throughputs": None if throughputs is None else _named(throughputs),
-        "prices": dict(prices) if isinstance(prices, Mapping) else prices and str(Path(prices).resolve()),
-    }
     with tempfile.TemporaryDirectory() as passing:
         file, name = Path(passing) / "trace.csv", trace.source if isinstance(trace, Trace) else str(trace)
         if isinstance(trace, Trace):
@@ -282,27 +255,22 @@ def whatif(
             clusters=tuple(map(Cluster.of, listed)),
             policies=tuple(read_variants(policies)),
             loads=tuple(loads),
-            restart_penalties=tuple(restart_penalties),
             vary=vary or {},
-            workload={name: value for name, value in workload.items() if value is not None},
+            workload={
+                n: str(each) if isinstance(each, Path) else each for n, each in workload.items() if each is not None
+            },
             settings=settings or {},
             seed=seed,
             next_gpus=next_gpus,
         )
         folder = Path(passing if out is None else out)
-        result = run_scenarios(scenarios, folder, jobs=jobs, console=console, name=name)
+        result = _run(scenarios, folder, jobs=jobs, console=console, name=name)
         if out is not None:
             write_scenarios(result, folder)
     return result
 
 
-def _named(throughputs: str | os.PathLike[str]) -> str:
-    """The file or folder from wherever it is read, or the name of the embedded profiles."""
-    path = place_of_table(throughputs)
-    return EMBEDDED if str(path) == EMBEDDED and not path.exists() else str(path.resolve())
-
-
-def run_scenarios(
+def _run(
     scenarios: Scenarios, folder: Path, *, jobs: int = 1, console: Console | None = None, name: str | None = None
 ) -> WhatIf:
     """Run what `folder` does not hold yet of the scenarios, `jobs` at a time, and set the rows side by side.
@@ -411,7 +379,7 @@ def _record(run: Run, records: Mapping[str, Any]) -> Mapping[str, Any]:
     record: dict[str, Any] = {"prices": {}} | records.get(run.key, lost)
     figures = {} if record["status"] == "failed" else dict(record["figures"])
     if record["status"] == "saturated":
-        figures |= dict.fromkeys(figures.keys() & set(NOT_OF_SATURATED))
+        figures |= dict.fromkeys(filter(OF_COMPLETED.search, figures))
     return record | {"figures": figures}
 
 
@@ -433,7 +401,7 @@ def _recorded_row(run: Run, first: Row) -> tuple[Row | None, str]:
         {**first.changes, "load": 1.0, "policy": RECORDED},
         result.status,
         result.status_detail,
-        {name: value for name, value in result.summary().to_dict().items() if name not in _OF_ROW},
+        {name: value for name, value in result.summary().items() if name not in _OF_ROW},
         jobs=result.jobs,
     )
     return row, "; ".join(notes)

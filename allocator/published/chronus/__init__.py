@@ -9,7 +9,7 @@ from typing import Any
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.published.chronus.policy import WaitingCounts
-from allocator.published.elasticflow import BARS, LABELS
+from allocator.published.elasticflow import LABELS
 from allocator.simulator.rules.general import Limits
 from allocator.simulator.rules.starts import StartsTakeTime
 
@@ -49,7 +49,6 @@ CHRONUS = Preset(
     comparison=Comparison(
         policies=("chronus",),
         labels=LABELS,
-        bars=BARS,
         cluster="v100:960",
         drawn_cluster="v100:32",
         drawn_gpus_per_server="v100:8",

@@ -55,7 +55,6 @@ LABELS: Mapping[str, str] = {
     "themis": "Themis",
     "chronus": "Chronus",
 }
-BARS = ("deadline_ratio", "average_jct")
 
 _HERE = "allocator.published.elasticflow"
 
@@ -118,7 +117,6 @@ ELASTICFLOW = Preset(
     },
     comparison=Comparison(
         labels=LABELS,
-        bars=BARS,
         policies=(
             "elasticflow",
             "elasticflow_no_admission",

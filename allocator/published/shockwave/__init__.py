@@ -68,7 +68,6 @@ SHOCKWAVE = dataclasses.replace(
         cluster="v100:32",
         workload={"generator": "shockwave"},
         labels=SHOCKWAVE_LABELS,
-        bars=("makespan", "average_jct", "worst_rho", "unfair_fraction"),
         of_embedded_throughputs="The steps of the jobs fit the embedded throughputs. The paper has others: `allocator "
         "data fetch shockwave-throughputs`, then --throughputs with its file tacc_throughputs.json.",
         jobs=120,

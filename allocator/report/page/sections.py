@@ -7,27 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.report.bar_charts import bar_panels
 from allocator.report.charts import COURSES, HOUR, cdf_chart, course_chart
 from allocator.report.figures import Rows
 from allocator.report.page.markup import choice, section
-from allocator.report.presentation import Presentation
 from allocator.results.outcomes import RECORDED
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
-
-
-def bars_section(summaries: Rows) -> str:
-    """The figures that the preset shows as bars, a panel each; nothing where it shows none."""
-    panels = bar_panels(summaries)
-    if not panels:
-        return ""
-    how = (
-        "The figures by which the paper compares its policies, under its names. Shorter is better. Behind each value "
-        f"its ratio to that of {Presentation.of(summaries).labels[0]}, the first of them."
-    )
-    return section("bars", "Side by side", how, f'<div class="panels">{"".join(panels)}</div>')
 
 
 def distribution_sections(

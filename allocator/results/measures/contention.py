@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from throughputs import InputError
 from throughputs.arrays import Floats, Ints
 from throughputs.errors import expect
 from throughputs.numerics import quotient
@@ -27,62 +26,22 @@ RunAlone = Callable[[str, Ints, Ints], Floats]
 GPUs of that type that each has to itself all the time: (K,) seconds until it completes, inf or nan where it cannot."""
 
 
-def average_concurrency(result: SimulationResult, every: float | None = None) -> Floats:
-    """(N,) n_avg: jobs in the cluster on the time average over each job's stay, itself included; nan if it stayed.
-
-    Parameters
-    ----------
-    result : a run.
-    every : seconds between the times at which jobs are counted, as simulators do that look once a round; a job is there
-        from its arrival to before it leaves. None: always, the exact mean.
-
-    Raises
-    ------
-    InputError
-        `every` is not above 0.
-    """
-    times, active, weight, arrival, leave = _active(result, every)
-    first, last = times.searchsorted(arrival), times.searchsorted(leave)
-    seen, stay = (np.append(0.0, np.cumsum(each)) for each in (active * weight, weight))
-    seen, stay = seen[last] - seen[first], stay[last] - stay[first]
-    # whoever comes and goes at once, or between two looks, is seen by nobody else
-    average = quotient(seen, stay, 1.0)
-    return np.where(np.isfinite(leave), average, np.nan)
-
-
-def contention(result: SimulationResult, every: float | None = None) -> tuple[float, float]:
-    """Mean and largest number of jobs in the cluster, over the time in which there was any; nan where there never was.
-
-    Parameters as for `average_concurrency`.
-    """
-    _, active, weight, _, _ = _active(result, every)
-    some = (active > 0) & (weight > 0)
-    if not some.any():
-        return float("nan"), float("nan")
-    mean = (active[some] * weight[some]).sum() / weight[some].sum()
-    return float(mean), float(active[some].max())
-
-
-def _active(result: SimulationResult, every: float | None) -> tuple[Floats, ...]:
-    """Jobs over time, `active` of them for `weight` seconds, or at so many looks, from each of the `times`; and (N,)
-    arrival and departure of each job (seconds; inf for a job that never left).
-    """
-    if every is not None and not 0 < every < np.inf:
-        raise InputError("contention", field="every", found=every, expected="seconds above 0")
+def average_concurrency(result: SimulationResult) -> Floats:
+    """(N,) n_avg: jobs in the cluster on the time average over each job's stay, itself included; nan if it stayed."""
     jobs = result.jobs
     done = jobs["completion_time"]
     left = done.fillna(jobs["leave_time"]) if "leave_time" in jobs else done
-    leave = left.fillna(np.inf).to_numpy(float)
-    arrival = jobs["arrival_time"].to_numpy(float)
+    leave, arrival = left.fillna(np.inf).to_numpy(float), jobs["arrival_time"].to_numpy(float)
     # those that no type can run are not there
     came, went = (np.sort(each[(jobs["status"] != "unserved").to_numpy()]) for each in (arrival, leave))
     times = np.unique(np.concatenate([came, went[np.isfinite(went)]]))
-    weight = np.append(np.diff(times), 0.0)[: len(times)]
-    if every is not None:
-        times = every * np.arange(np.ceil(times.max(initial=0.0) / every) + 1)
-        weight = np.ones(len(times))
+    seconds = np.append(np.diff(times), 0.0)[: len(times)]
     active = came.searchsorted(times, "right") - went.searchsorted(times, "right")
-    return times, active.astype(float), weight, arrival, leave
+    first, last = times.searchsorted(arrival), times.searchsorted(leave)
+    seen, stay = (np.append(0.0, np.cumsum(each)) for each in (active * seconds, seconds))
+    seen, stay = seen[last] - seen[first], stay[last] - stay[first]
+    # whoever comes and goes at once is seen by nobody else
+    return np.where(np.isfinite(leave), quotient(seen, stay, 1.0), np.nan)
 
 
 def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
@@ -119,18 +78,6 @@ def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> Floats:
     isolated = np.full(len(concurrency), np.nan)
     isolated[known] = quotient(total, weights, np.nan)
     return isolated
-
-
-def isolated_run_rho(result: SimulationResult, run_alone: RunAlone) -> Floats:
-    """(N,) completion times over those of `isolated_run_jct`; nan where there is none."""
-    rho: Floats = result.jobs["jct"].to_numpy(float) / isolated_run_jct(result, run_alone)
-    return rho
-
-
-def unfair_share(rho: Floats, above: float = 1.0) -> float:
-    """Share of the jobs with a rho, nan left out, whose rho is larger than `above`; nan where there is none."""
-    known = rho[~np.isnan(rho)]
-    return float((known > above).mean()) if known.size else float("nan")
 
 
 def _asked(run_alone: RunAlone, name: str, jobs: Ints, gpus: Ints) -> Floats:

@@ -19,6 +19,7 @@ from throughputs.numerics import quotient
 if TYPE_CHECKING:
     import pandas as pd
 
+    from allocator.protocol.entities import Membership
     from allocator.results.record import RunRecord
 
 
@@ -27,7 +28,7 @@ SIZE_CLASSES = (1, 2, 5, 9, 17)
 
 
 def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:
-    """One row per priority weight, heaviest first, of a run's table of jobs (of the measured ones, with a window).
+    """One row per priority weight, heaviest first, of rows of a run's table of jobs.
 
     Columns priority_weight, jobs, the `completion_figures` of the jobs, deadline_jobs, deadline_ratio (by the `measure`
     of `deadlines.deadline_figures`); empty where there is nothing to measure.
@@ -37,7 +38,7 @@ def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame
         found = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
         return {name: found[name] for name in ("deadline_jobs", "deadline_ratio")}
 
-    return _figures_by("priority_weight", jobs, reversed(list(_measured(jobs).groupby("priority_weight"))), due)
+    return _figures_by("priority_weight", jobs, reversed(list(jobs.groupby("priority_weight"))), due)
 
 
 def _figures_by(
@@ -57,14 +58,14 @@ def _figures_by(
 
 
 def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd.DataFrame:
-    """One row per size class that a run's jobs have; the measured ones, if any are.
+    """One row per size class that some of a run's jobs have.
 
     Columns gpus (text, as in "5-8"), jobs, the `completion_figures` of the jobs and restart_gpu_hours; empty where
     there is nothing to measure.
 
     Parameters
     ----------
-    jobs : `SimulationResult.jobs`.
+    jobs : rows of `SimulationResult.jobs`.
     classes : smallest number of GPUs of each class, ascending from 1; the last class has no end.
 
     Raises
@@ -74,9 +75,8 @@ def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd
     """
     if not classes or classes[0] != 1 or any(one >= other for one, other in pairwise(classes)):
         raise InputError("size classes", found=list(classes), expected="ascending numbers of GPUs that begin with 1")
-    measured = _measured(jobs)
-    names, of = size_names(measured["scale_factor"].to_numpy(), classes)
-    groups = ((name, measured[of == position]) for position, name in enumerate(names))
+    names, of = size_names(jobs["scale_factor"].to_numpy(), classes)
+    groups = ((name, jobs[of == position]) for position, name in enumerate(names))
     return _figures_by("gpus", jobs, groups, lambda group: {"restart_gpu_hours": restart_gpu_hours(group)})
 
 
@@ -141,34 +141,24 @@ def restart_gpu_hours(jobs: pd.DataFrame) -> float | None:
     return float(jobs["restart_gpu_seconds"].sum()) / 3600.0
 
 
-def _measured(jobs: pd.DataFrame) -> pd.DataFrame:
-    return jobs[jobs["measured"]] if "measured" in jobs else jobs
-
-
 def rows_of(table: pd.DataFrame) -> list[JsonObject]:
     """The rows as JSON has them; None for nan."""
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
 
 
-def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
+def entities_table(jobs: pd.DataFrame, record: RunRecord, membership: Membership) -> pd.DataFrame:
     """One row per entity, parents first, with all that is inside it; the last row, if any, is of jobs outside entities.
 
     Columns: entity (empty in the last row), parent (empty at the top), weight, policy, jobs, completed_jobs,
     average_jct, median_jct, p99_jct (seconds), average_rho, worst_rho, unfair_fraction, gpu_share (of the busy GPU
     time), throughput_share (of the work done). The work of a job is ``steps_i s_i / p_i``: the GPU seconds its steps
     would have taken under the proportional share, where it makes p_i steps/s with s_i GPUs. Only measured jobs count,
-    with a window. Empty for a run without entities.
+    with a window.
     """
     import pandas as pd
 
-    known = ["entity", "parent", "weight", "policy", "jobs", *completion_figures(jobs.iloc[:0])]
-    columns = [*known, "gpu_share", "throughput_share"]
-    membership = record.jobs.membership
-    if membership is None:
-        return pd.DataFrame(columns=columns)
-    entities = membership.entities
-    measured = record.measured
+    entities, measured = membership.entities, record.measured
     gpu, work = jobs["gpu_seconds"].to_numpy(dtype=float), _work(record)
     totals = [max(float(values[measured].sum()), 1e-300) for values in (gpu, work)]
     groups: list[tuple[Flags, dict[str, Any]]] = [
@@ -187,7 +177,7 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
         shares = [float(values[mine].sum()) / total for values, total in zip((gpu, work), totals, strict=True)]
         figures = about | {"jobs": int(mine.sum())} | completion_figures(jobs[mine])
         rows.append(figures | {"gpu_share": shares[0], "throughput_share": shares[1]})
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def _work(record: RunRecord) -> Floats:
