@@ -20,6 +20,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from docs.site.demo_picture import picture
+from tests import house_tokens
 from tests.reference import (
     deadline_studies,
     elasticflow_speed,
@@ -121,6 +122,7 @@ TABLES = {
         )
         for study in deadline_studies.OF_RECORDED
     },
+    "capabilities": DocTable("docs/architecture.md", house_tokens.capabilities),
     "deadlines-cluster-seconds": DocTable("docs/deadlines.md", deadline_studies.table_of_cluster_seconds),
     "deadlines-speed": DocTable("docs/deadlines.md", elasticflow_speed.table),
     "gavel": DocTable("docs/fidelity.md", partial(gavel_replays.table, gavel_replays.runs_of())),

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,8 @@ from scipy.sparse.csgraph import connected_components
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import ClusterState, Policy
+from tests.house_tokens import CAPABILITIES, capabilities, tokens_below
+from tests.tables import printed
 
 # Each may import itself and those before it; what uses the library may import all of them.
 PACKAGES = ("throughputs", "formulations", "allocator")
@@ -156,24 +156,21 @@ MOST_TOKENS = {
 """Thousands of them (without comments, docstrings and imports), and why so many: docs/architecture.md."""
 
 
-def _tokens(text: str) -> int:
-    """Those that do something."""
-    left_out: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        described = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Import | ast.ImportFrom) or described:
-            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    nothing = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    read = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(token.type not in nothing and token.start[0] not in left_out for token in read)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("room", MOST_TOKENS)
 def test_a_room_keeps_to_its_size(room: str) -> None:
     assert len(MOST_TOKENS) == 15
-    found = sum(_tokens(path.read_text()) for path in (ROOT / room).rglob("*.py"))
-    assert found <= 1000 * MOST_TOKENS[room]
+    assert tokens_below(room) <= 1000 * MOST_TOKENS[room]
+
+
+@pytest.mark.exhaustive
+def test_what_capabilities_cost_is_told() -> None:
+    """To two thousand tokens: the table is made anew now and then, by ``python -m tests.tables capabilities``."""
+    told, made = (
+        [int(n) for n in re.findall(r"\| (\d+) \|", text)] for text in (printed("capabilities"), capabilities())
+    )
+    assert len(told) == len(CAPABILITIES)
+    assert np.abs(np.subtract(told, made)).max() <= 2
 
 
 MOST_FIELDS = {MechanismSettings: 12, Policy: 8, ClusterState: 10}
