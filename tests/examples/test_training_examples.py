@@ -55,7 +55,7 @@ def run_until(job, command, steps, how="lease"):
     process = job.start(command)
     wait_until(lambda: job.reported(steps=steps), process)
     if how == "lease":
-        job.write(ends=True, reason="time is up")
+        job.write(ends=True)
     else:
         process.terminate()
     assert process.wait(300) == 0, process.communicate()[0]
