@@ -121,7 +121,7 @@ def list_policies() -> tuple[PolicyEntry, ...]:
 def sources_of(kind: type) -> list[Path]:
     """The file in which somebody else's class is written, and those that this imports of its folder or package.
 
-    None for our own, and for a class without a file. Of what is installed, those of the same package.
+    Empty for our own, and for a class without a file. Of what is installed, those of the same package.
     """
     name, file = kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None)
     if is_ours(kind) or not file or not Path(file).is_file():
