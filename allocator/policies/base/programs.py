@@ -134,7 +134,7 @@ def with_types(state: ClusterState, types: Positions) -> ClusterState:
 def certified(
     policy: Policy,
     state: ClusterState,
-    solution: Solution | Solution,
+    solution: Solution,
     shares: Floats,
     left_out: Flags,
     seconds: float,
@@ -169,7 +169,7 @@ def certified(
     )
 
 
-def _of_rows(solution: Solution | Solution) -> dict[str, float]:
+def _of_rows(solution: Solution) -> dict[str, float]:
     """Price of each row, or of all rows of a name together, where it is known."""
     found = {name: float(np.sum(price)) for name, price in getattr(solution, "row_prices", {}).items()}
     return {name: price for name, price in found.items() if np.isfinite(price)}
