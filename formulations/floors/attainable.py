@@ -14,7 +14,7 @@ from formulations.core.solution import SolverError
 from formulations.packed.polytope import PackedPolytope, check_polytope
 from formulations.packed.program import Goal, PackedProgram
 from formulations.packed.reduction import reduced
-from formulations.reference.mixed_integer import Highs, MixedProgram, RowBuilder
+from formulations.reference.mixed_integer import Highs, MixedProgram
 from formulations.reference.stopping import StopRule
 from formulations.solving.solver import solve
 from throughputs.arrays import Flags, Floats, Positions
@@ -100,50 +100,29 @@ def _attainable(polytope: Polytope | PackedPolytope, floors: Floats) -> float:
     program, f = reduction.program, floors[reduction.first]
     if not f.any():
         return 1.0
-    u = program.throughput(program.repaired(reduction.pairs(Goal(slopes=f)).shares))
+    u = program.throughput(program.repaired(program.best(Goal(slopes=f)).shares))
     return float((u[f > 0] / f[f > 0]).min())
 
 
 def _largest_set(polytope: Polytope | PackedPolytope, floors: Floats, order: Positions) -> Flags:
     """By branch and bound over a switch for each floor; every job with a floor is a class of its own.
 
-    Columns: times alone, times beside each group of jobs (see `formulations.packed.program`), switches.
+    Columns: switches, and then times alone and in pairs, all of them listed.
     """
     rank = np.empty(len(floors))
     rank[order] = np.arange(1, len(floors) + 1)
     reduction = reduced(polytope, np.where(floors > 0, rank, 0.0)[:, None])
     program = reduction.program
-    (K, M), n, g = program.rates.shape, program.counts, program.group
-    k, b, j = np.nonzero(program.useful[g])
-    shared = K * M + np.arange(len(k))
-    owner, type_ = np.append(np.repeat(np.arange(K), M), k), np.append(np.tile(np.arange(M), K), j)
-    times = np.arange(len(owner))
+    one, other = np.triu_indices(len(program.counts))
+    many = (one != other) | (program.counts[one] > 1)
+    pair, j = np.nonzero(program.useful[program.group[one], program.group[other]] & many[:, None])
+    program.add_pairs(program.code(one[pair], other[pair], j))
     f = floors[reduction.first]
     held = np.flatnonzero(f > 0)
-    switches = len(times) + np.arange(len(held))
-    rows = RowBuilder(len(times) + len(held))
-    rows.add(K, [(owner, times, 1.0)], -np.inf, 1.0)
-    gpus = n[owner] * program.scale_factors[owner] * np.where(times < K * M, 1.0, 0.5)
-    rows.add(M, [(type_, times, gpus / program.capacity[type_])], -np.inf, 1.0)
-    # both sides of each pair of groups add up to the same
-    apart = np.flatnonzero(g[k] != b)
-    sides = np.sort(np.stack([g[k], b], axis=1)[apart], axis=1)
-    pairs, row = np.unique((sides[:, 0] * len(program.together) + sides[:, 1]) * M + j[apart], return_inverse=True)
-    rows.add(len(pairs), [(row, shared[apart], np.where(g[k] < b, n[k], -n[k])[apart])], 0.0, 0.0)
-    # a single job has no more time inside its group than all others of it
-    inside = np.flatnonzero(g[k] == b)
-    single = inside[n[k[inside]] == 1]
-    row, at = np.nonzero((b[single][:, None] == b[inside]) & (j[single][:, None] == j[inside]))
-    others = np.where(inside[at] == single[row], 1.0, -n[k[inside[at]]])
-    rows.add(len(single), [(row, shared[inside[at]], others)], -np.inf, 0.0)
-    # a floor is kept where its switch is on
-    fraction = np.append(program.rates, program.together[g[k], b, j]) / program.fastest[owner]
-    needing = np.flatnonzero(f[owner] > 0)
-    kept = (np.searchsorted(held, owner[needing]), times[needing], -fraction[needing])
-    switched = (np.arange(len(held)), switches, (f / program.fastest)[held])
-    rows.add(len(held), [kept, switched], -np.inf, 0.0)
+    switched = (held, np.arange(len(held)), (f / program.reach)[held])
+    rows = program.rows(switched, len(held), 0.0)
     matrix, lower, upper = rows.collected
-    is_switch = np.arange(matrix.shape[1]) >= len(times)
+    is_switch = np.arange(matrix.shape[1]) < len(held)
     mixed = MixedProgram.of(matrix, is_switch.astype(float), (lower, upper), upper=1.0, whole=is_switch, maximise=True)
     # a count within less than 1 of its bound is the largest
     answer = Highs(mixed).solve(StopRule(absolute_gap=0.99, seconds=np.inf))

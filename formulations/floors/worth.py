@@ -86,7 +86,7 @@ def maximise_worth(
         prices = reduction.all_prices(g, np.zeros(len(reduction.types)), nothing)
         return Solution.empty(polytope.n_jobs, prices, unit=unit, seconds=0.0)
     by_class = g[np.ix_(reduction.first, reduction.types)]
-    proof = solve_for_sum(reduction.pairs, Goal(floors=f if f.any() else None, gains=by_class))
+    proof = solve_for_sum(reduction.program, Goal(floors=f if f.any() else None, gains=by_class))
     if evenness > 0 and isinstance(reduction, ReductionWithoutPairs):
         proof = _evened(reduction.program.alone, by_class * reduction.program.rates, f, proof, evenness)
     multipliers = reduction.of_jobs(proof.multipliers)
@@ -139,7 +139,7 @@ def maximise_ratio(
     ones, least = np.ones(program.rates.shape), dot(program.counts * f, _least_cost(program, cost))
 
     def at(ratio: float) -> tuple[Certificate, float, float]:
-        proof = solve_for_sum(reduction.pairs, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
+        proof = solve_for_sum(reduction.program, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
         attained = dot(program.counts, program.throughput(proof.shares)) / dot(cost, program.used(proof.shares))
         return proof, attained, proof.bound
 
@@ -233,7 +233,7 @@ def _evened(part: Polytope, worth: Floats, floors: Floats, best: Certificate, ev
     held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
     if relative_gap(best.objective, best.bound) > TOLERANCE or is_unique(part, worth + from_floors, best.prices, held):
         return best
-    at_hand, most = best.shares[:, 0], np.abs(worth).max(axis=1, initial=0.0)
+    at_hand, most = best.shares.reshape(worth.shape), np.abs(worth).max(axis=1, initial=0.0)
     # the most valuable GPUs' worth
     room = part.capacity.sum() / part.scale_factors
     scale = max(float((most * np.minimum(part.counts, room)).max()), 1e-300)
@@ -249,8 +249,7 @@ def _evened(part: Polytope, worth: Floats, floors: Floats, best: Certificate, ev
         value = dot(part.counts, (worth * shares).sum(axis=1))
         kept = (part.throughput(shares) >= floors * (1.0 - ACCEPTED_SHORTFALL)).all()
         if kept and (value >= best.bound or relative_gap(value, best.bound) <= TOLERANCE):
-            alone = np.stack([shares, np.zeros(shares.shape)], axis=1)
-            return replace(best, shares=alone, objective=value)
+            return replace(best, shares=shares.ravel(), objective=value)
     return best
 
 

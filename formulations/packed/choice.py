@@ -40,7 +40,7 @@ _PROVEN = 1e-7
 class AmongPairs(Among):
     """The optima of a packed program, of which `best` is one."""
 
-    pairs: ClassPairs
+    program: ClassPairs
 
     def of_sum(self, gains: Floats) -> Choice:
         """Every throughput counts in a sum with positive gains."""
@@ -52,7 +52,7 @@ class AmongPairs(Among):
 
     def of_level(self, objective: Threshold) -> Choice:
         """The efficient optimum; the one at hand should no better one be found."""
-        program = self.pairs.program
+        program = self.program
         level = objective.level(program.throughput(self.best.shares))
         best = Choice(self.best.shares, gap_of_level(program, objective, self.best))
         for relaxation in _RELAXATIONS:
@@ -60,7 +60,7 @@ class AmongPairs(Among):
                 break
             goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=program.normalised_worth)
             try:
-                found = solve_for_sum(self.pairs, goal)
+                found = solve_for_sum(program, goal)
             except SolverError:
                 continue
             attained = objective.level(program.throughput(found.shares))
