@@ -12,7 +12,7 @@ from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
 from formulations.packed.polytope import PackedPolytope, check_polytope
-from formulations.packed.program import Goal, PackedProgram
+from formulations.packed.program import Goal
 from formulations.packed.reduction import reduced
 from formulations.reference.mixed_integer import Highs, MixedProgram
 from formulations.reference.stopping import StopRule
@@ -68,7 +68,7 @@ def keep_most_floors(
     finite = np.where(np.isposinf(needed), 0.0, needed)
     figures("floors", "floors", finite, (polytope.n_jobs,), "numbers of at least 0")
     wanted, whole = needed > 0, reduced(polytope, np.zeros((polytope.n_jobs, 1)))
-    kept = np.asarray(wanted & (whole.of_jobs(_fastest_mix(whole.program)) >= needed * (1.0 - _UNMET)))
+    kept = np.asarray(wanted & (whole.of_jobs(whole.program.fastest) >= needed * (1.0 - _UNMET)))
     asked = np.where(kept, needed, 0.0)
     level = _attainable(polytope, asked)
     if level < 1.0 - _UNMET:
@@ -77,17 +77,6 @@ def keep_most_floors(
         level = _attainable(polytope, asked)
     # what falls short by rounding is asked for as far as it goes
     return KeptFloors(kept, wanted & ~kept, asked * min(level, 1.0))
-
-
-def _fastest_mix(program: PackedProgram) -> Floats:
-    """(K,) throughput of a job of each class when it has the cluster to itself: fastest types first until its time is
-    used, beside whomever it is fastest."""
-    rates = np.maximum(program.rates, program.partner_rates.max(axis=1, initial=0.0))
-    room = program.capacity / program.scale_factors[:, None]
-    order = np.argsort(-rates, axis=1, kind="stable")
-    ranked, fits = np.take_along_axis(rates, order, axis=1), np.minimum(np.take_along_axis(room, order, axis=1), 1.0)
-    before = np.cumsum(fits, axis=1) - fits
-    return np.asarray((ranked * np.clip(1.0 - before, 0.0, fits)).sum(axis=1))
 
 
 def _attainable(polytope: Polytope | PackedPolytope, floors: Floats) -> float:

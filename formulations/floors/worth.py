@@ -136,10 +136,10 @@ def maximise_ratio(
         found = _without_floors(polytope, d, reduction.served, solver)
         return replace(found, unit=unit, seconds=perf_counter() - started)
     program, cost = reduction.program, d[reduction.types]
-    ones, least = np.ones(program.rates.shape), dot(program.counts * f, _least_cost(program, cost))
+    least = dot(program.counts * f, _least_cost(program, cost))
 
     def at(ratio: float) -> tuple[Certificate, float, float]:
-        proof = solve_for_sum(reduction.program, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
+        proof = solve_for_sum(reduction.program, Goal(floors=f, gains=np.ones((1, 1)), gpu_cost=ratio * cost))
         attained = dot(program.counts, program.throughput(proof.shares)) / dot(cost, program.used(proof.shares))
         return proof, attained, proof.bound
 

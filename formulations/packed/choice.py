@@ -58,7 +58,9 @@ class AmongPairs(Among):
         for relaxation in _RELAXATIONS:
             if best.efficiency_gap <= _PROVEN:
                 break
-            goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=program.normalised_worth)
+            goal = Goal(
+                floors=objective.demand(objective.relaxed(level, relaxation)), gains=program.normalised_worth[:, None]
+            )
             try:
                 found = solve_for_sum(program, goal)
             except SolverError:

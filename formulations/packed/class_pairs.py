@@ -49,7 +49,10 @@ class ClassPairs(PackedProgram):
 
     def best(self, goal: Goal) -> Answer:
         """Solve for a goal; SolverError when HiGHS stops short of an optimum."""
-        n, (K, M), scale = self.counts, self.rates.shape, goal.scale(self)
+        n, (K, M), scale = self.counts, self.rates.shape, 1.0
+        if goal.gains.any():
+            # the most that the jobs of a class could gain
+            scale = float((n * np.abs(goal.gains).max(axis=1) * self.fastest).max())
         iterations = 0
         for _ in range(_MOST_ROUNDS):
             model = self._model(goal, scale)
@@ -92,7 +95,7 @@ class ClassPairs(PackedProgram):
         demand = -floors if level or goal.floors is not None else np.inf
         entering = (np.arange(K), 0, slopes / max(slopes.max(), 1e-300))
         matrix, lower, upper = self.rows(entering, 1, demand).collected
-        cost = np.append(float(level), self.worth(goal.gains_by_type(self), goal.costs(self)) / scale)
+        cost = np.append(float(level), self.worth(goal) / scale)
         most = np.where(np.arange(len(cost)) < 1 - level, 0.0, np.inf)
         stated = MixedProgram.of(matrix, cost, (lower, upper), upper=most, maximise=True)
         model = Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
@@ -104,9 +107,9 @@ class ClassPairs(PackedProgram):
 
     def _extend(self, goal: Goal, answer: Answer) -> int:
         """Add the pairs that pay most; how many."""
-        weights = answer.multipliers[:, None] + goal.gains_by_type(self)
-        m, due = answer.time, answer.prices + goal.costs(self)
-        offers = weights[:, None, :] * self.partner_rates - m[:, None, None]
+        weights = answer.multipliers[:, None] + goal.gains
+        m, due = answer.time, answer.prices + goal.gpu_cost
+        offers = weights[:, None] * self.partner_rates - m[:, None, None]
         order, group, useful = self.ranked(offers), self.group[:, None, None], self.useful[self.group]
         # the best partner of each class, and the one that ranks in its group as the class does in its own
         rank = np.argsort(order, axis=0) - self.starts[group]

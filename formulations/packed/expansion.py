@@ -1,9 +1,9 @@
-"""From times beside groups to pairs of jobs.
+"""From times of pairs of classes to pairs of jobs.
 
-For a pair of groups (a, b) on a type, lay the times of the jobs of a along a line, one after the other, and those of b
-along the same line; both are equally long. Wherever job i of a and job k of b lie side by side, they share GPUs for
-that length. This makes at most ``n_a + n_b - 1`` pairs of jobs out of ``n_a n_b``. Within one group the line is cut in
-half and the halves are laid side by side; as no job is longer than half, none meets itself.
+For a pair of classes on a type, lay the jobs of the one along a line, one after the other, and those of the other along
+the same line; all jobs of a class have the same length. Wherever two jobs lie side by side, they share GPUs for that
+length. This makes at most ``n + m - 1`` pairs of jobs out of ``n m``. Within one class the line is cut in half and the
+halves are laid side by side; as no job is longer than half, none meets itself.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ import numpy as np
 
 from formulations.core.solution import Pairs
 from formulations.packed.program import PackedProgram
-from throughputs.arrays import Floats, Positions
-
-_SLIVER = 1e-11
-"""Part of both members' times below which a length is rounding."""
-
-_ROUNDING = 1e-14
-"""The same as a part of the line."""
+from throughputs.arrays import Floats, Ints, Positions
 
 
 def expand(program: PackedProgram, shares: Floats, of: Positions, jobs: Positions, types: Positions) -> Pairs:
@@ -28,37 +22,29 @@ def expand(program: PackedProgram, shares: Floats, of: Positions, jobs: Position
     ----------
     of : (N,) class of each job, ascending. jobs : (N,) position to report for each job. types : (M,) of each type.
     """
-    (one, other), g = program.members[: len(shares)].T, program.group
-    beside = np.zeros((len(g), len(program.together), len(types)))
-    times, on = program.time[: len(shares)] * shares[:, None], program.type[: len(shares)]
-    paired = np.flatnonzero((np.arange(len(shares)) >= program.rates.size) & (shares > 0))
-    one, other, times, on = one[paired], other[paired], times[paired], on[paired]
-    np.add.at(beside, (one, g[other], on), times[:, 0])
-    np.add.at(beside, (other, g[one], on), times[:, 1])
-    ends = np.searchsorted(of, np.append(program.starts, len(g)))
+    n = program.counts.astype(np.int64)
+    begins = np.searchsorted(of, np.arange(len(n)))
     found = [np.zeros((4, 0))]
-    slots = np.sort(np.stack([g[one], g[other]]), axis=0)
-    for a, b, j in np.unique([*slots, on], axis=1).T:
-        members = [np.arange(ends[group], ends[group + 1]) for group in (a, b)]
-        left, right = beside[of[members[0]], b, j], beside[of[members[1]], a, j]
-        first, second, share = _side_by_side(left, right, halved=a == b)
-        pair = np.sort([jobs[members[0][first]], jobs[members[1][second]]], axis=0)
-        found.append(np.stack([*pair, np.full(len(share), types[j]), share]))
+    for column in program.rates.size + np.flatnonzero(shares[program.rates.size :] > 0):
+        one, other = program.members[column]
+        first, second, part = _halves(n[one]) if one == other else _side_by_side(n[one], n[other])
+        pair = np.sort([jobs[begins[one] + first], jobs[begins[other] + second]], axis=0)
+        share = part * (n[one] * program.time[column, 0] * shares[column])
+        found.append(np.stack([*pair, np.full(len(share), types[program.type[column]]), share]))
     first, second, type_, share = np.concatenate(found, axis=1)
     order = np.lexsort((type_, second, first))
     first, second, type_ = (each[order].astype(np.int64) for each in (first, second, type_))
     return Pairs(first, second, type_, share[order])
 
 
-def _side_by_side(left: Floats, right: Floats, *, halved: bool) -> tuple[Positions, Positions, Floats]:
-    """Who lies beside whom on two lines of times, and for how long; `halved`: on the two halves of one line."""
-    line, beside = np.cumsum(left), np.cumsum(right)
-    length, skipped = (line[-1] / 2.0, line[-1] / 2.0) if halved else (line[-1], 0.0)
-    cuts = np.unique(np.concatenate([line, beside - skipped, [length]]))
-    cuts = cuts[(cuts > 0) & (cuts <= length)]
-    shared = np.diff(cuts, prepend=0.0)
-    middle = cuts - shared / 2.0
-    i = np.searchsorted(line, middle)
-    k = np.minimum(np.searchsorted(beside, middle + skipped), len(right) - 1)
-    real = shared > _SLIVER * np.minimum(left[i], right[k]) + _ROUNDING * cuts
-    return i[real], k[real], shared[real]
+def _side_by_side(n: int, m: int) -> tuple[Positions, Positions, Floats]:
+    """Who of n jobs lies beside whom of m, and for which part of the line, which is n m units long."""
+    cuts: Ints = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
+    return (cuts - 1) // m, (cuts - 1) // n, np.diff(cuts, prepend=0) / (n * m)
+
+
+def _halves(n: int) -> tuple[Positions, Positions, Floats]:
+    """The same for the halves of a line of n jobs of two units each."""
+    ends = 2 * np.arange(1, n + 1)
+    cuts: Ints = np.union1d(ends[ends <= n], ends[ends > n] - n)
+    return (cuts - 1) // 2, (cuts - 1 + n) // 2, np.diff(cuts, prepend=0) / (2 * n)

@@ -37,7 +37,7 @@ class PairsEngine(Method[Answer]):
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
         """One program."""
-        return self.program.best(Goal(gains=objective.gains))
+        return self.program.best(Goal(gains=objective.gains[:, None]))
 
     def linear_level(self, objective: MaxMin) -> Answer:
         """One program."""
@@ -77,7 +77,7 @@ def solve_for_sum(program: ClassPairs, goal: Goal) -> Certificate:
         # few pairs are there at first: those that keep the floors may have to be found
         program.best(Goal(slopes=goal.floors))
         answer = program.best(goal)
-    n, gains, cost = program.counts, goal.gains_by_type(program), goal.costs(program)
+    n = program.counts
     floors = np.zeros_like(n) if goal.floors is None else goal.floors
     shares = program.repaired(answer.shares)
     u = program.throughput(shares)
@@ -88,10 +88,9 @@ def solve_for_sum(program: ClassPairs, goal: Goal) -> Certificate:
     )
     held = np.where(floors > 0, multipliers, 0.0)
     prices, supply = without_negligible(
-        program.capacity, prices, lambda p: program.supply_at(gains + held[:, None], p, time, cost)
+        program.capacity, prices, lambda p: program.supply_at(goal.gains + held[:, None], p, time, goal.gpu_cost)
     )
     bound = supply - dot(n * held, floors)
-    spent = dot(cost, program.used(shares))
-    value = dot(program.worth(gains, cost)[: len(shares)], shares)
+    value, spent = dot(program.worth(goal)[: len(shares)], shares), (goal.gpu_cost * program.used(shares)).sum()
     gap = max(bound - value, 0.0) / max(value + spent, 1e-300)
     return Certificate(shares, value, max(bound, value), gap, prices, held, prices, time=time)

@@ -15,7 +15,7 @@ where a pair of a class with itself counts both of its jobs. Such times are real
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -109,7 +109,7 @@ class PackedProgram(Polytope):
     @cached_property
     def fastest(self) -> Floats:
         """(K,) the most that any column yields."""
-        most: Floats = np.maximum(self.rates.max(axis=1), self.partner_rates.max(axis=(1, 2)))
+        most: Floats = np.maximum(self.rates.max(axis=1), self.partner_rates.max(axis=(1, 2), initial=0.0))
         return most
 
     @cached_property
@@ -139,10 +139,11 @@ class PackedProgram(Polytope):
         """(K,) throughput of one job of each class."""
         return self.of_classes(self.speed, shares)
 
-    def worth(self, gains: Floats, gpu_cost: Floats) -> Floats:
-        """(C,) worth of a unit of each column: `gains` (K, M) of its steps, less `gpu_cost` (M,) of its GPUs."""
-        of_steps = (self.counts[:, None] * gains)[self.members, self.type[:, None]] * self.speed
-        return np.asarray(of_steps.sum(axis=1) - gpu_cost[self.type] * self.gpus)
+    def worth(self, goal: Goal) -> Floats:
+        """(C,) what a unit of each column adds to a goal: the gains of its steps, less the cost of its GPUs."""
+        gains = np.broadcast_to(goal.gains, self.rates.shape)[self.members, self.type[:, None]]
+        of_steps = (self.counts[self.members] * gains * self.speed).sum(axis=1)
+        return np.asarray(of_steps - np.broadcast_to(goal.gpu_cost, self.capacity.shape)[self.type] * self.gpus)
 
     def repaired(self, shares: Floats) -> Floats:
         """The same times, lowered where they exceed the time of a class, then where they exceed a type's capacity."""
@@ -215,28 +216,14 @@ class Goal:
     """What is wanted: ``max t + sum_kj n_k g_kj u_kj - sum_j d_j v_j`` subject to ``sum_j u_kj >= f_k + w_k t``.
 
     u_kj is the throughput of a job of class k on type j, v_j the GPUs of type j in use. `slopes` w (K,) bring the level
-    t in; `floors` f (K,), `gains` g, (K,) or by type (K, M), and `gpu_cost` d (M,) may each be absent.
+    t in; `floors` f (K,) may be absent; `gains` g, (K, 1) or by type (K, M), and `gpu_cost` d, (M,) or one for all, are
+    0 where they are.
     """
 
     slopes: Floats | None = None
     floors: Floats | None = None
-    gains: Floats | None = None
-    gpu_cost: Floats | None = None
-
-    def gains_by_type(self, program: PackedProgram) -> Floats:
-        """(K, M) g."""
-        if self.gains is None:
-            return np.zeros(program.rates.shape)
-        return self.gains if self.gains.ndim == 2 else np.repeat(self.gains[:, None], len(program.capacity), axis=1)
-
-    def scale(self, program: PackedProgram) -> float:
-        """The most that the jobs of a class could gain; 1 where nothing is gained."""
-        most = (program.counts * np.abs(self.gains_by_type(program)).max(axis=1) * program.fastest).max()
-        return float(most) or 1.0
-
-    def costs(self, program: PackedProgram) -> Floats:
-        """(M,) d."""
-        return np.zeros(len(program.capacity)) if self.gpu_cost is None else self.gpu_cost
+    gains: Floats = field(default_factory=lambda: np.zeros((1, 1)))
+    gpu_cost: Floats = field(default_factory=lambda: np.zeros(1))
 
 
 def useful_pairs(alone: Floats, together: Floats, scale_factors: Ints, jobs: Floats | Ints) -> Flags:
