@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.arguments import figures
-from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
 from formulations.packed.polytope import PackedPolytope, check_polytope
@@ -16,7 +15,6 @@ from formulations.packed.program import Goal
 from formulations.packed.reduction import reduced
 from formulations.reference.mixed_integer import Highs, MixedProgram
 from formulations.reference.stopping import StopRule
-from formulations.solving.solver import solve
 from throughputs.arrays import Flags, Floats, Positions
 
 _UNMET = 1e-6
@@ -81,10 +79,6 @@ def keep_most_floors(
 
 def _attainable(polytope: Polytope | PackedPolytope, floors: Floats) -> float:
     """The largest fraction of floors that can be kept together; 1 where there are none."""
-    if isinstance(polytope, Polytope):
-        jobs, every = np.flatnonzero(floors), np.arange(len(polytope.capacity))
-        part = polytope.restricted(jobs, every)
-        return float(solve(part, MaxMin(floors[jobs])).objective) if len(jobs) else 1.0
     reduction = reduced(polytope, floors[:, None])
     program, f = reduction.program, floors[reduction.first]
     if not f.any():

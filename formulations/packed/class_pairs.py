@@ -29,7 +29,7 @@ ENGINES = ("auto", NAME, "highs")
 _LEAST_PROFIT = 1e-10
 """Profit of a column, relative to what it pays for, above which it is added."""
 
-_MOST_BESIDE = 500
+_MOST_BESIDE = 1000
 """Columns that a round may add beside two for each class: more of them cost more time than they save rounds."""
 
 _MOST_ROUNDS = 100
@@ -69,7 +69,7 @@ class ClassPairs(PackedProgram):
                 iterations=iterations,
                 time=dual[:K] / n,
             )
-            if not self._extend(goal, answer):
+            if not (self.useful.any() and self._extend(goal, answer)):
                 break
         return answer
 
