@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
@@ -33,8 +34,8 @@ _SAME_RATIO = 1e-12
 _HOLDING_MULTIPLIER = 1e-7
 """Worth of a floor, relative to that of the job's columns, from which it holds the job's throughput."""
 
-_RELAXATIONS = (1e-10, 1e-9)
-"""Fractions by which floors are relaxed so that even shares have an interior to be searched in, tried in turn."""
+_RELAXATION = 1e-10
+"""Fraction by which floors are relaxed so that even shares have an interior to be searched in."""
 
 _NEGLIGIBLE_SHARE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
@@ -238,12 +239,9 @@ def _evened(part: Polytope, worth: Floats, floors: Floats, best: Certificate, ev
     room = part.capacity.sum() / part.scale_factors
     scale = max(float((most * np.minimum(part.counts, room)).max()), 1e-300)
     needed = np.minimum(floors, part.throughput(at_hand))
-    for relaxation in _RELAXATIONS:
-        relaxed = needed * (1.0 - relaxation) if needed.any() else None
-        try:
-            even = solve_with_floors(part, worth / scale, relaxed, evenness, start=at_hand, precision=1e-13).shares
-        except RuntimeError:
-            continue
+    relaxed = needed * (1.0 - _RELAXATION) if needed.any() else None
+    with suppress(RuntimeError):
+        even = solve_with_floors(part, worth / scale, relaxed, evenness, start=at_hand, precision=1e-13).shares
         shares = part.repaired(np.nan_to_num(even))
         shares = np.where(shares < _NEGLIGIBLE_SHARE * shares.max(axis=1, keepdims=True), 0.0, shares)
         value = dot(part.counts, (worth * shares).sum(axis=1))
@@ -259,12 +257,13 @@ def _without_floors(polytope: Polytope | PackedPolytope, cost: Floats, served: F
     if isinstance(columns, PlainColumns):
         alone = together = columns.rates / (columns.scale_factors[:, None] * cost)
     else:
-        jobs = np.bincount(columns.group, minlength=len(columns.alone))
-        sizes = columns.group_scale_factors
-        useful, price = useful_pairs(columns.alone, columns.together, sizes, jobs), sizes[:, None] * cost
+        jobs, price = (
+            np.bincount(columns.group, minlength=len(columns.alone)),
+            columns.group_scale_factors[:, None] * cost,
+        )
+        useful = useful_pairs(columns.alone, columns.together, columns.group_scale_factors, jobs)
         alone = np.where((jobs > 0)[:, None], columns.alone / price, 0.0)
-        both = columns.together + columns.together.transpose(1, 0, 2)
-        together = np.where(useful, both / price[:, None, :], 0.0)
+        together = np.where(useful, columns.together + columns.together.transpose(1, 0, 2), 0.0) / price[:, None]
     by_type = np.maximum(alone.max(axis=0), together.max(axis=tuple(range(together.ndim - 1))))
     most = float(by_type[open_].max())
     limit = np.where(open_, most * (1.0 - _SAME_RATIO), np.inf)

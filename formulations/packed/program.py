@@ -80,7 +80,7 @@ class PackedProgram(Polytope):
         The unit of a column is such that no job spends more than all its time in one.
         """
         (K, M), g, n = self.rates.shape, self.group, self.counts
-        known = self.code(*self.members[K * M :].T, self.type[K * M :])
+        known = self.code(self.members[K * M :, 0], self.members[K * M :, 1], self.type[K * M :])
         codes = np.setdiff1d(codes, known)
         one, other, j = codes // M // K, codes // M % K, codes % M
         same, jobs = one == other, np.minimum(n[one], n[other])
@@ -195,7 +195,7 @@ class PackedProgram(Polytope):
         """(K, G, M) the classes of each group, one group after the other, by falling `offers` (K, G, M) to a partner of
         each group."""
         group = np.broadcast_to(self.group[:, None, None], offers.shape)
-        return np.lexsort((-offers, group), axis=0)
+        return np.asarray(np.lexsort((-offers, group), axis=0))
 
     def partners(self, order: Positions, rank: Positions | int = 0) -> Positions:
         """(K, G, M) for each class the class in each group that has a `rank` (K, G, M) in `order` (K, G, M), or the
@@ -208,7 +208,7 @@ class PackedProgram(Polytope):
         first, last = self.starts[:, None], np.append(self.starts[1:], len(k))[:, None] - 1
         partner = order[np.minimum(first + rank, last), group, j]
         second = order[np.minimum(first + 1, last), group, j]
-        return np.where((partner == k) & (self.counts[k] == 1), second, partner)
+        return np.asarray(np.where((partner == k) & (self.counts[k] == 1), second, partner))
 
 
 @dataclass(frozen=True, eq=False)
