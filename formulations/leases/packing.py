@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.leases.program import LeaseProgram
-from throughputs.arrays import Flags, Floats, Ints
+from throughputs.arrays import Flags, Ints
 
 
 def latest_slots(free: Ints, gpus: int, needed: int, deadline: int) -> Ints | None:
@@ -48,11 +48,11 @@ def greedy_choice(program: LeaseProgram) -> tuple[Ints, Flags]:
     of a job for which there is room is taken.
     """
     n, D = program.needed[program.job], program.deadline
-    g, v = program.gpus[program.job], _negative(program.value)
+    g = program.gpus[program.job]
     left = program.capacity.copy()
     option = np.full(program.n_jobs, -1, dtype=np.int64)
     schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
-    for r in np.lexsort((-D, D - n, -g, v)).tolist():
+    for r in np.lexsort((-D, D - n, -g, -program.value)).tolist():
         j = int(program.job[r])
         if option[j] >= 0:
             continue
@@ -107,7 +107,3 @@ def _filled_backwards(program: LeaseProgram, left: Ints, due: Ints, *, wide_firs
         schedule[runs, slot] = True
         left[runs] -= 1
     return None if left.any() else schedule
-
-
-def _negative(values: Floats) -> Floats:
-    return -np.asarray(values, dtype=np.float64)
