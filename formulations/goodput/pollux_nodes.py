@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from formulations.arguments import figures
 from formulations.core.solution import TOLERANCE, SolverError
 from formulations.goodput.pollux import PowerMean
 from formulations.reference.mixed_integer import Highs, RowBuilder
@@ -42,29 +43,28 @@ class NodeProgram:
     mean: PowerMean = field(default_factory=PowerMean)
 
     def __post_init__(self) -> None:
-        C, N = self.ways.n_columns, self.ways.n_jobs
-        shapes = {"nodes": (C,), "speedup": (C,), "held": (N, self.n_nodes), "held_speedup": (N,)}
-        for name, shape in shapes.items():
-            if np.shape(getattr(self, name)) != shape:
-                raise InputError(_SOURCE, field=name, found=np.shape(getattr(self, name)), expected=f"shape {shape}")
-        if len(self.ways.pools) != 1:
-            raise InputError(_SOURCE, field="pools", found=self.ways.pools, expected="one")
-        fits = (self.nodes >= 1) & (self.nodes <= np.minimum(self.ways.gpus, self.n_nodes))
-        if not (fits & (self.ways.gpus <= self.nodes * self.gpus_per_node)).all():
-            expected = f"GPUs on 1 to {self.n_nodes} nodes of {self.gpus_per_node}"
-            raise InputError(_SOURCE, field="nodes", found=self.nodes.tolist(), expected=expected)
+        C, N, n, g = self.ways.n_columns, self.ways.n_jobs, self.n_nodes, self.gpus_per_node
+        for name, shape in {"nodes": (C,), "speedup": (C,), "held": (N, n), "held_speedup": (N,)}.items():
+            figures(_SOURCE, name, getattr(self, name), shape, "numbers of at least 0")
+        gpus, nodes = self.ways.gpus, self.nodes
+        fits = (nodes >= 1) & (nodes <= np.minimum(gpus, n)) & (gpus <= nodes * g)
+        for name, good, expected in (
+            ("ways", len(self.ways.pools) == 1, "one pool"),
+            ("held", self.held.sum(axis=0) <= g, f"at most {g} GPUs on each node"),
+            ("nodes", fits, f"GPUs on 1 to {n} nodes of {g}"),
+        ):
+            if not np.all(good):
+                raise InputError(_SOURCE, field=name, found=getattr(self, name), expected=expected)
 
     def fitness(self, gpus: Ints) -> float:
         """The mean for `gpus` (N, n) of jobs on nodes; InputError where a job has no such column."""
         job, spread, total = self.ways.job, (gpus > 0).sum(axis=1), gpus.sum(axis=1)
-        runs = (self.ways.gpus == total[job]) & (self.nodes == spread[job])
         keeps = (gpus == self.held).all(axis=1)
-        speedups = np.where(keeps, self.held_speedup, 0.0)
-        speedups[job[runs & ~keeps[job]]] = self.speedup[runs & ~keeps[job]]
-        without = np.setdiff1d(np.flatnonzero(total), [*job[runs], *np.flatnonzero(keeps)])
-        if len(without):
-            found = gpus[without[0]].tolist()
-            raise InputError(_SOURCE, field="gpus", found=found, expected="a column of the job")
+        runs = (self.ways.gpus == total[job]) & (self.nodes == spread[job]) & ~keeps[job]
+        speedups, lacks = np.where(keeps, self.held_speedup, 0.0), (total > 0) & ~keeps
+        speedups[job[runs]], lacks[job[runs]] = self.speedup[runs], False
+        if lacks.any():
+            raise InputError(_SOURCE, field="gpus", found=gpus[lacks][0].tolist(), expected="a column of the job")
         return self.mean.of(speedups)
 
 

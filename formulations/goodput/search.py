@@ -11,7 +11,7 @@ import numpy as np
 from formulations.arguments import figures
 from formulations.goodput.pollux_nodes import NodeProgram
 from throughputs import InputError
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Flags, Floats, Ints
 
 _SOURCE = "genetic search"
 
@@ -90,13 +90,11 @@ def search_on_nodes(
     regards = [0, 1 if second == "utility" else 2]
     score = table.scores(members)
     for _ in range(generations if N and n else 0):
-        kept = _survivors(members, score[:, regards])
-        members, score = members[kept], score[kept]
+        members, score = _survivors(members, score, regards)
         children = table.children(members, rng)
         members = np.concatenate([members, children])
         score = np.concatenate([score, table.scores(children)])
-    kept = _survivors(members, score[:, regards])
-    members, score = members[kept], score[kept]
+    members, score = _survivors(members, score, regards)
     enough = second == "utility" or score[:, 1] >= min(_LEAST_UTILITY, score[:, 1].max())
     gpus = table.matrix(members[np.where(enough, score[:, 0], -np.inf).argmax()])
     return Searched(gpus, program.fitness(gpus), members)
@@ -145,12 +143,8 @@ class NodeTable:
     def on_gpus(self, gpus: Ints) -> Ints:
         """(n, g) the job on each GPU, N for none, from GPUs by job and node (N, n)."""
         N, n, g = self.n_jobs, self.program.n_nodes, self.program.gpus_per_node
-        free = g - gpus.sum(axis=0)
-        if (free < 0).any():
-            expected = f"at most {g} GPUs on each node"
-            raise InputError("program on nodes", field="held", found=int((-free).max()), expected=expected)
-        jobs = np.tile(np.arange(N + 1), n)
-        return np.repeat(jobs, np.concatenate([gpus, free[None]]).T.ravel()).reshape(n, g)
+        counts = np.concatenate([gpus, g - gpus.sum(axis=0, keepdims=True)]).T
+        return np.repeat(np.tile(np.arange(N + 1), n), counts.ravel()).reshape(n, g)
 
     def _counted(self, members: Ints, some: Flags | slice = slice(None)) -> Ints:
         """(P, N + 1) GPUs of each job in each member, or some of them."""
@@ -236,12 +230,15 @@ def _starts(members: Ints) -> Flags:
     return starts
 
 
-def _survivors(members: Ints, score: Floats) -> Positions:
-    """Positions of the best of the different members: by front, 0 for those that nobody beats in both regards, and in
-    a front those first that are farther from their neighbours."""
+def _survivors(members: Ints, scores: Floats, regards: list[int]) -> tuple[Ints, Floats]:
+    """The best of the different members, and their scores.
+
+    By front, 0 for those that nobody beats in both regards; in a front those first that are farther from their
+    neighbours.
+    """
     seen: dict[bytes, int] = {}
     unique = np.array([i for i, member in enumerate(members) if seen.setdefault(member.tobytes(), i) == i])
-    score = score[unique]
+    score = scores[unique][:, regards]
     P = len(score)
     front = np.empty(P, dtype=np.int64)
     # the fittest first: each front is told by the best second figure in it, and these fall from front to front
@@ -257,4 +254,5 @@ def _survivors(members: Ints, score: Floats) -> Positions:
     inner = np.flatnonzero((group[:-2] == group[1:-1]) & (group[1:-1] == group[2:])) + 1
     span = np.maximum(score.max(axis=0) - score.min(axis=0), 1e-300)
     crowding[order[inner]] = (np.abs(ordered[inner + 1] - ordered[inner - 1]) / span).sum(axis=1)
-    return unique[np.lexsort((-crowding, front))[:_POPULATION]]
+    kept = unique[np.lexsort((-crowding, front))[:_POPULATION]]
+    return members[kept], scores[kept]

@@ -107,16 +107,14 @@ class LeaseProgram:
     @property
     def possible(self) -> Flags:
         """(R,) options whose deadline leaves as many slots as the job needs, with room for its GPUs alone."""
-        room = self.capacity[None, :] >= self.gpus[:, None]
-        before = np.concatenate([np.zeros((self.n_jobs, 1), dtype=np.int64), room.cumsum(axis=1)], axis=1)
-        slots = np.clip(self.deadline, 0, self.n_slots)
-        return np.asarray(before[self.job, slots] >= self.needed[self.job])
+        room = self.capacity >= self.gpus[self.job][:, None]
+        before = np.arange(self.n_slots) < self.deadline[:, None]
+        return np.asarray((room & before).sum(axis=1) >= self.needed[self.job])
 
     def worth(self, option: Ints, schedule: Flags) -> tuple[float, int]:
         """Value of the options (J,) (-1: none) and GPUs of slot 0 of a schedule (J, T)."""
         chosen = option[option >= 0]
-        first = schedule[:, 0] if self.n_slots else np.zeros(self.n_jobs, dtype=np.bool_)
-        return float(self.option_values[chosen].sum()), int(self.gpus[first].sum())
+        return float(self.option_values[chosen].sum()), int(self.gpus[schedule[:, :1].any(axis=1)].sum())
 
     def ranks(self, option: Ints) -> Ints:
         """(J,) how urgent each job is with its option (J,), 0 first.
@@ -124,9 +122,7 @@ class LeaseProgram:
         By least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of jobs.
         """
         slack = np.where(option >= 0, self.deadline[np.maximum(option, 0)], self.n_slots) - self.needed
-        ranks = np.empty(self.n_jobs, dtype=np.int64)
-        ranks[np.lexsort((-self.needed, -self.gpus, slack))] = np.arange(self.n_jobs)
-        return ranks
+        return np.argsort(np.lexsort((-self.needed, -self.gpus, slack)))
 
     def check(self, option: Ints, schedule: Flags) -> str:
         """What is wrong with a choice and a schedule; empty for nothing."""

@@ -22,7 +22,7 @@ class LeaseRows:
     ----------
     program : what is stated.
     options : (P,) options that have a column u; those of a job by ascending deadline.
-    keep : what keeping a job counts on top of its value, where jobs may be dropped; else 0, and all have an option.
+    keep : what keeping a job counts on top of its value, where jobs may be dropped; else 0, and all have an option that can.
     job, slot : (X,) of the columns x of schedules: slots up to the last possible deadline of each job.
     widths : (W,) numbers of GPUs, ascending.
     """
@@ -34,6 +34,7 @@ class LeaseRows:
         self.P, self.of = len(options), program.job[self.options]
         self.due = np.clip(program.deadline[self.options], 0, T)
         self.last = np.append(self.of[1:] != self.of[:-1], True)
+        self.follows = np.flatnonzero(~self.last)
         self.keep = program.keep_bonus if may_drop else 0.0
         self.least = np.where(self.last, 0.0 if may_drop else 1.0, 0.0)
         until = np.zeros(J, dtype=np.int64)
@@ -49,35 +50,23 @@ class LeaseRows:
         option[self.program.job[chosen]] = chosen
         return option
 
-    def read_first(self, columns: Floats) -> int:
-        """GPUs of slot 0 of an answer to `demands`."""
-        return int((self.widths * np.rint(columns[self.P :]).astype(np.int64)).sum())
-
     def read_schedule(self, columns: Floats) -> Flags:
         """(J, T) the schedule of an answer to `stated`."""
         schedule = np.zeros((self.program.n_jobs, self.program.n_slots), dtype=np.bool_)
         schedule[self.job, self.slot] = columns[self.P :] > 0.5
         return schedule
 
-    def columns(self, option: Ints) -> Floats:
-        """(P,) u of options (J,)."""
-        at = np.flatnonzero(np.isin(self.options, option))
-        first = np.full(self.program.n_jobs, self.P)
-        first[self.of[at]] = at
-        return (np.arange(self.P) >= first[self.of]).astype(np.float64)
-
     def _steps(self, figures: Floats | Ints) -> Floats | Ints:
         """(P, ...) what each u adds: the figure of its option less that of the next later one of the job."""
-        steps, follows = figures.copy(), np.flatnonzero(~self.last)
-        steps[follows] -= figures[follows + 1]
+        steps = figures.copy()
+        steps[self.follows] -= figures[self.follows + 1]
         return steps
 
     def _program(
         self, rows: RowBuilder, first_gpus: Ints, most: Floats | Ints, whole: Flags | bool = True
     ) -> MixedProgram:
         """The program of rows; columns behind u take so many GPUs of slot 0 and are at most so large."""
-        follows = np.flatnonzero(~self.last)
-        within = np.arange(len(follows))
+        follows, within = self.follows, np.arange(len(self.follows))
         rows.add(len(follows), [(within, follows, 1.0), (within, follows + 1, -1.0)], -np.inf, 0.0)
         worth = self.program.option_values[self.options] + self.keep
         lower = np.concatenate([self.least, np.zeros(len(most))])
@@ -104,8 +93,9 @@ class LeaseRows:
         rows.add(1, [(np.zeros(W, dtype=np.intp), in_first, widths)], -np.inf, program.capacity[:1])
         rows.add(W, [(np.arange(W), in_first, 1.0), (self.width_of[self.of[kept]], kept, -1.0)], -np.inf, 0.0)
         for width, gangs in _gangs(program, self.of):
-            row, slot = np.nonzero(more * gangs[:, None])
-            block = (slot, row, (more * gangs[:, None])[row, slot])
+            asked = more * gangs[:, None]
+            row, slot = np.nonzero(asked)
+            block = (slot, row, asked[row, slot])
             room = np.cumsum(program.capacity // width)
             rows.add(T, [block], -np.inf, room)
             if width == 1:
@@ -114,12 +104,12 @@ class LeaseRows:
                 rows.add(T, [block, (slots, in_first, -widths)], -np.inf, room - program.capacity[0])
         return self._program(rows, widths, np.bincount(self.width_of, minlength=W))
 
-    def stated(self, near: Ints | None = None) -> MixedProgram:
+    def stated(self, near: Floats | None = None) -> MixedProgram:
         """The rows of `LeaseProgram`, with at most one option of a job if jobs may be dropped: columns u, then (X,).
 
         Jobs of one GPU are left continuous in the slots: once options and wider jobs are settled, what remains is a
-        transportation problem, all of whose vertices are whole. With `near` (J,) two options of each job at most: the
-        one given there, and the next later one.
+        transportation problem, all of whose vertices are whole. With `near`, (P,) columns u, two options of each job at
+        most: the one chosen there, and the next later one.
         """
         program, J, T = self.program, self.program.n_jobs, self.program.n_slots
         job, slot, X = self.job, self.slot, self.P + np.arange(len(self.job))
@@ -137,16 +127,15 @@ class LeaseRows:
         rows.add(len(late), links, -np.inf, 0.0)
         mixed = self._program(rows, program.gpus[job] * (slot == 0), np.ones(len(job)), program.gpus[job] > 1)
         if near is not None:
-            chosen = mixed.upper[: self.P] = self.columns(near)
-            follows = np.flatnonzero(~self.last)
-            mixed.lower[follows + 1] = np.maximum(mixed.lower[follows + 1], chosen[follows])
+            mixed.upper[: self.P], later = near, self.follows + 1
+            mixed.lower[later] = np.maximum(mixed.lower[later], near[self.follows])
         return mixed
 
 
-def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedProgram | None:
+def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedProgram:
     """The program of least ranks in slot 0 with options (J,) and the GPUs of slot 0 held: columns (J,), who runs there.
 
-    What a job has not done in slot 0 is asked of the slots that follow. None where it cannot be done.
+    What a job has not done in slot 0 is asked of the slots that follow.
     """
     J, T = program.n_jobs, program.n_slots
     taken = option >= 0
@@ -164,8 +153,6 @@ def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedPro
     lower = np.zeros(J)
     lower[jobs] = asked[:, 0] > 0
     upper = (taken & (program.gpus <= program.capacity[0])).astype(np.float64)
-    if (lower > upper).any():
-        return None
     return rows.program(program.ranks(option).astype(np.float64), lower, upper, np.ones(J, dtype=np.bool_))
 
 

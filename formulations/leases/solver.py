@@ -128,8 +128,8 @@ class _Search:
         if not program.possible.any():
             self.bound, self.note = 0.0, "no deadline can be met"
             return self._solution(nothing)
-        everybody_can = len(np.unique(program.job[program.possible])) == J
-        for may_drop in (False, True) if everybody_can else (True,):
+        # jobs without a possible option are dropped in any case
+        for may_drop in (False, True):
             found, infeasible = self._searched(LeaseRows(program, may_drop=may_drop))
             if found is not None:
                 return self._solution(found)
@@ -146,12 +146,12 @@ class _Search:
             if answer.columns is None and answer.infeasible:
                 return None, True
             if answer.columns is not None:
-                option, first_gpus = rows.read(answer.columns), rows.read_first(answer.columns)
+                option = rows.read(answer.columns)
                 self._note_bound(answer, rows.keep, option)
-                found = self._by_rule(option, first_gpus)
+                found = self._by_rule(option, int((rows.widths * np.rint(answer.columns[rows.P :])).sum()))
                 if found is not None:
                     return found, False
-                near = option if len(rows.job) > _LARGE else None
+                near = np.rint(answer.columns[: rows.P]) if len(rows.job) > _LARGE else None
         stated = rows.stated(near)
         answer = self._optimise(stated, rows.keep)
         columns = None if answer.columns is None else at_vertex(stated, answer.columns, len(answer.columns))
@@ -169,8 +169,7 @@ class _Search:
 
     def _by_rule(self, option: Ints, first_gpus: int) -> _Schedule | None:
         """A schedule by rule, once demands say who is to run in slot 0; None where the rule finds none."""
-        asked = first_slot(self.program, option, first_gpus)
-        columns = None if asked is None else self._optimise(asked, presolve=False).columns
+        columns = self._optimise(first_slot(self.program, option, first_gpus), presolve=False).columns
         schedule = None if columns is None else slot_by_slot(self.program, option, columns > 0.5)
         return None if schedule is None else (option, schedule)
 

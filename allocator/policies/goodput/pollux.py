@@ -140,7 +140,7 @@ class Pollux(SelectionPolicy):
         found = fittest_selection(
             ways, anywhere, state.capacity, PowerMean(self.power), solver=self.solver, seconds=self.search_seconds
         )
-        return Selected(found.x, found.fitness, found.bound, "mean speedup", found.solution)
+        return Selected(found.solution.x, found.fitness, found.bound, "mean speedup", found.solution)
 
     def _on_nodes(
         self,
