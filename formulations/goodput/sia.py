@@ -116,6 +116,14 @@ class SiaProgram:
         gains = self.costs + self.penalty if self.maximises else self.penalty - self.costs
         return np.asarray(np.asarray(self.weights)[self.ways.job] * gains)
 
+    @cached_property
+    def unit(self) -> float:
+        """The step to which costs are rounded, where all values are multiples of it; else 1."""
+        unit = float(f"1e-{self.decimals or 0}")
+        steps = self.values / unit
+        far = np.abs(steps - np.rint(steps)) > _ROUNDING * np.maximum(np.abs(steps), 1.0)
+        return 1.0 if far.any() else unit
+
     def objective(self, x: Floats) -> float:
         """The sum above at a choice `x` (C,)."""
         total = float(np.add.reduce(self.values * x))
@@ -123,7 +131,7 @@ class SiaProgram:
         return total - nothing if self.maximises else nothing - total
 
     def solve(self, solver: str = "auto", seconds: float = TIME_LIMIT_SECONDS) -> ColumnSolution:
-        """The choice of the least cost, with its proof; a job gets no more GPUs than its cost is lower for.
+        """The choice of the least cost, with its proof in `unit`; a job gets no more GPUs than its cost is lower for.
 
         Raises
         ------
@@ -134,9 +142,13 @@ class SiaProgram:
         others = pinned[self.ways.job]
         others[held[pinned]] = False
         program = ColumnProgram(self.ways, self.capacity, whole=True, exactly=pinned, most=np.where(others, 0.0, 1.0))
-        values = self.values + np.asarray(self.ties) * float(f"1e-{self.decimals or 0}")
+        # whole numbers of steps are proven to be best as soon as the bound is less than one step away
+        values = self.values if self.unit == 1 else np.rint(self.values / self.unit) + np.asarray(self.ties)
         return solve_columns(program, Total(values), solver=solver, seconds=seconds)
 
 
 _WORST = 1e6
 """Cost of a column that leaves nothing of a job's goodput; more would spoil the scale of the program."""
+
+_ROUNDING = 1e-9
+"""Relative distance from a whole number of steps that rounding leaves."""

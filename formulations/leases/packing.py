@@ -95,8 +95,6 @@ def slot_by_slot(program: LeaseProgram, option: Ints, first: Flags) -> Flags | N
                 if width <= free:
                     runs.append(job)
                     free -= width
-                    if not free:
-                        break
             schedule[runs, slot] = True
             left[runs] -= 1
         if not left.any():

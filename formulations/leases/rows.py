@@ -22,7 +22,7 @@ class LeaseRows:
     ----------
     program : what is stated.
     options : (P,) options that have a column u; those of a job by ascending deadline.
-    keep : what keeping a job counts on top of its value, where jobs may be dropped; else 0, and all have an option that can.
+    keep : what keeping a job counts on top of its value, where jobs may be dropped; else 0, and all have one that can.
     job, slot : (X,) of the columns x of schedules: slots up to the last possible deadline of each job.
     widths : (W,) numbers of GPUs, ascending.
     """

@@ -82,8 +82,8 @@ def solve_leases(
     Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
     chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
     (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the program. The choice
-    among options of equal value, and in later slots, is that of the solver. "solver" leaves all of it to the solver, as
-    the published code does, and takes the program as it is stated.
+    among options of equal value, in later slots, and where the rule finds no schedule, is that of the solver. "solver"
+    leaves all of it to the solver, as the published code does, and takes the program as it is stated.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Pollux(SelectionPolicy):
     solver : "auto", "highs" or "cbc", for the program.
     search : "program": as above. "genetic": GPUs on single nodes, of which each has one job of several nodes at most,
         by the published search, which goes on from its last population. "nodes": the same program by branch and bound
-        from what that search finds, for some ten jobs. GPUs of a last, smaller node are then not used, a job on other
+        beside that search, for some ten jobs. GPUs of a last, smaller node are then not used, a job on other
         nodes than before has started anew, and the figures of a column count on however many nodes its GPUs are.
     generations : of the genetic search; 100 as published.
     second : what the genetic search looks at beside fitness, see `formulations.goodput.search_on_nodes`.
@@ -155,7 +155,7 @@ class Pollux(SelectionPolicy):
     ) -> Selected:
         """The columns of the best GPUs on nodes of the accelerator type `kind`.
 
-        By the genetic search, and from there by branch and bound; the bound is that of the program without nodes.
+        By the genetic search, and beside it by branch and bound; the bound is that of the program without nodes.
 
         Parameters
         ----------
