@@ -191,3 +191,11 @@ def test_a_solver_without_time_says_that_it_failed() -> None:
     found = solve_leases(program, time_limit_seconds=-1.0)
     assert found.status in ("failed", "feasible", "optimal")
     assert (found.status == "failed") == (len(found.dropped) == program.n_jobs)
+
+
+def test_a_deadline_ends_with_its_slot() -> None:
+    """In slot 1 the first deadline is past, however dear slot 0 is."""
+    columns = [[1], [1], [0, 0], [1, 3]]
+    program = LeaseProgram(*map(np.array, columns), np.array([10.0, 7.0]), np.array([2, 2, 2]), "minimize")
+    found = solve_leases(program, tie_break="solver")
+    assert (found.status, found.schedule.astype(int).tolist()) == ("optimal", [[1, 0, 0]])
