@@ -250,7 +250,9 @@ def of_pollux(seed: int) -> Case:
     # the mean of the terms that sum to the stated value
     terms = mean.terms(np.bincount(ways.job, speedup * found.solution.x, minlength=5)).sum()
     assert found.fitness == pytest.approx(mean.of_sum(terms, 5), rel=1e-9)
-    return Case(selections.pollux(ways, speedup, capacity, mean), terms, terms, 1.0 + abs(terms), {"x": found.solution.x})
+    return Case(
+        selections.pollux(ways, speedup, capacity, mean), terms, terms, 1.0 + abs(terms), {"x": found.solution.x}
+    )
 
 
 def of_columns(seed: int, *, whole: bool) -> Case:
