@@ -288,7 +288,7 @@ _DRAWS, _OFFERED = 6, 30
 
 SLOTS: Mapping[str, Preset] = MappingProxyType(
     {
-        "any time": preset("default"),
+        "any time": preset("default").replace(restart_penalty_seconds=0.0),
         "slots": preset("elasticflow").replace(overhead="starts", slot_seconds=_SLOT_SECONDS),
     }
 )

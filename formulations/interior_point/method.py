@@ -36,6 +36,12 @@ _STEP_TO_BOUNDARY = 0.9995
 """Part of the way to the boundary that a step goes at most."""
 _NEARNESS = 0.5
 """Weight of a given starting point against the centre."""
+_FILLED = 0.8
+"""Part of the time of jobs, or of the capacity of types, that is in use at the start."""
+_INSIDE = 0.3
+"""What a job's time is worth at the start beyond what it earns, relative to the most that it could earn."""
+_SMALLEST_CLASS = 1e-12
+"""Part of the largest class that any class counts as at least when their products are balanced."""
 # With log utilities (budgets):
 _STEP_WITH_BUDGETS = 0.99
 """Part of the way to the boundary that a step goes at most."""
@@ -114,19 +120,17 @@ class _Iteration:
     def __init__(self, program: StructuredProgram) -> None:
         A, s, n, c = program.rates, program.scale_factors, program.counts, program.capacity
         self.log = program.budgets is not None
+        self.weight = self._weights(program)
+        s, n = s / self.weight, n * self.weight
         if program.budgets is not None:
-            # n jobs of budget B and gangs of s are n w jobs of budget B / w and gangs of s / w, for any w: with the
-            # root of B, classes of different budgets are made half alike
-            weight = np.sqrt(program.budgets)
-            s, n = s / weight, n * weight
-            self.B, self.weight = program.budgets / weight, weight
+            self.B = program.budgets / self.weight
             self.total_budget = dot(n, self.B)
         M, K = A.shape
         self.program = program
         self.A, self.s, self.n, self.c, self.M, self.K = A, s, n, c, M, K
         self.ns = n * s
-        self.h = program.curvature
-        self.q = program.gains
+        self.h = None if program.curvature is None else program.curvature / self.weight
+        self.q = None if program.gains is None else program.gains / self.weight
         self.drift = np.zeros(M) if program.drift is None else program.drift
         self.fixed = program.slopes is None
         self.has_demand = not self.fixed or program.floors is not None or self.log
@@ -141,6 +145,24 @@ class _Iteration:
         self.size = float(n.sum() * self.vanishing + M)
         self._start()
 
+    @staticmethod
+    def _weights(program: StructuredProgram) -> Floats:
+        """(K,) w. n jobs of gangs of s that are worth q are n w jobs of gangs of s / w that are worth q / w, for any w.
+
+        With the root of what a class spends, is worth or takes, classes in which that differs by orders of magnitude
+        are made half alike, and all their products can shrink together.
+        """
+        if program.budgets is not None:
+            size = program.budgets
+        elif program.gains is not None:
+            size = program.gains.max(0)
+        elif program.slopes is not None:
+            size = program.scale_factors * program.slopes
+        else:
+            return np.ones(len(program.counts))
+        size = np.maximum(size, max(_SMALLEST_CLASS * float(size.max()), 1e-300))
+        return np.asarray(np.sqrt(size * (float(program.counts.sum()) / dot(program.counts, size))))
+
     def _start(self) -> None:
         """A point inside, its shares feasible, its duals feasible too."""
         M, K, A, c = self.M, self.K, self.A, self.c
@@ -149,10 +171,10 @@ class _Iteration:
         X, S = np.empty((rows, K)), np.empty((rows, K))
         # with drift, the level is near 1 and the others' share of capacity near what they take there
         room = c if self.program.drift is None else np.maximum(c - self.drift, 0.01 * self.size_of_capacity)
-        X[:M] = (0.5 * np.minimum(1.0 / M, room / total))[:, None]
+        X[:M] = (_FILLED * np.minimum(1.0 / M, room / total))[:, None]
         if self.log:
             # every job spends its budget evenly, as far as its time allows
-            X[:M] = 0.5 * np.minimum(1.0 / M, (c / self.total_budget)[:, None] * (self.B / self.s))
+            X[:M] = _FILLED * np.minimum(1.0 / M, (c / self.total_budget)[:, None] * (self.B / self.s))
         if self.program.start is not None:
             X[:M] = _NEARNESS * self.program.start + (1.0 - _NEARNESS) * X[:M]
         self.z = c - matmul(X[:M], self.ns)
@@ -179,9 +201,7 @@ class _Iteration:
         if self.log:
             self.p = 2.0 * self.total_budget / c
         spent = worth - self.s * self.p[:, None]
-        # in a sum, classes may be worth a thousand times as much as others: each begins as far inside as it is worth
-        own = self.B if self.log else weight if self.q is None or self.h is not None else at_best
-        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * own
+        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + _INSIDE * at_best
         S[:M] = S[M] - spent
         if self.h is not None:
             S[:M] += self.h * X[:M]
@@ -212,8 +232,7 @@ class _Iteration:
     def _snapshot(self, iteration: int) -> InteriorPoint:
         M = self.M
         demand = self.S[M + 1].copy() if self.has_demand else np.zeros(self.K)
-        if self.log:
-            demand *= self.weight
+        demand *= self.weight
         return InteriorPoint(self.X[:M].copy(), demand, self.p.copy(), iteration, self.t)
 
     def _gap(self) -> tuple[float, float]:
@@ -232,36 +251,34 @@ class _Iteration:
 
     def _residuals(self) -> Residuals:
         M, X, S = self.M, self.X, self.S
-        x = X[:M]
-        dual = self.s * self.p[:, None]
-        dual += S[M]
+        x, rows_of = X[:M], self.system.rows
+        dual = einsum("rmk,rk->mk", rows_of, S[M:])
+        dual += self.s * self.p[:, None]
         dual -= S[:M]
         if self.h is not None:
             dual += self.h * x
         if self.q is not None:
             dual -= self.q
-        demand, level = np.zeros(0), 0.0
+        rows, level = einsum("rmk,mk->rk", rows_of, x), 0.0
+        rows += X[M:]
+        rows[0] -= 1.0
         if self.has_demand:
-            dual -= self.A * S[M + 1]
-            demand = self.floors + X[M + 1]
-            demand -= _sum(self.A * x)
-            if not self.fixed:
-                demand += self.slope * self.t
-                level = dot(self.n, S[M + 1] * self.slope) + dot(self.p, self.drift) - 1.0
-        time = _sum(x)
-        time += X[M]
-        time -= 1.0
-        return Residuals(dual, demand, time, matmul(x, self.ns) + self.z + self.drift * self.t - self.c, level)
+            rows[1] += self.floors
+        if not self.fixed:
+            rows[1] += self.slope * self.t
+            level = dot(self.n, S[M + 1] * self.slope) + dot(self.p, self.drift) - 1.0
+        return Residuals(dual, rows, matmul(x, self.ns) + self.z + self.drift * self.t - self.c, level)
 
     def _largest(self, left: Residuals) -> float:
         """The largest residual, relative; the level's is left out: it only scales the multipliers, which the
         certificate does not mind."""
         paid = float(self.S[self.M].max() + self.p.max() * self.s.max())
-        worst = max(float(np.abs(left.time).max()), float(np.abs(left.capacity / self.size_of_capacity).max()))
-        worst = max(worst, float(np.abs(left.dual).max()) / max(paid, 1e-300))
+        rows = np.abs(left.rows)
         if self.log:
-            return max(worst, float(np.abs(left.demand / self.X[self.M + 1]).max()), self._off_budget())
-        return max(worst, float(np.abs(left.demand).max())) if self.has_demand else worst
+            rows[1] /= self.X[self.M + 1]
+        worst = max(float(rows.max()), float(np.abs(left.capacity / self.size_of_capacity).max()))
+        worst = max(worst, float(np.abs(left.dual).max()) / max(paid, 1e-300))
+        return max(worst, self._off_budget()) if self.log else worst
 
     def _off_budget(self) -> float:
         """Largest relative distance of a product v lambda from its budget."""

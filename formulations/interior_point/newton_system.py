@@ -56,22 +56,20 @@ _sum = np.add.reduce
 
 @dataclass(eq=False, slots=True)
 class Residuals:
-    """What is left of the equations: `dual` (M, K), `demand` (K,), `time` (K,), `capacity` (M,), `level`."""
+    """What is left of the equations: `dual` (M, K), `rows` of the jobs (R, K), `capacity` (M,), `level`."""
 
     dual: Floats
-    demand: Floats
-    time: Floats
+    rows: Floats
     capacity: Floats
     level: float
 
 
 @dataclass(eq=False, slots=True)
 class Direction:
-    """A step: of X (rows, K), of lambda (K,), of -m (K,), of z (M,), p (M,) and t."""
+    """A step: of X (M + R, K), of the multipliers of the jobs' rows (R, K), of z (M,), p (M,) and t."""
 
     X: Floats
     multipliers: Floats
-    time: Floats
     z: Floats
     p: Floats
     t: float
@@ -80,6 +78,8 @@ class Direction:
 class NewtonSystem:
     """The system in the notation of `method`, without the point, which `factor` is given.
 
+    A job has R rows: one of time, and one of demand where there are demands.
+
     Parameters
     ----------
     rates, scale_factors, counts : a (M, K), s (K,) and n (K,).
@@ -87,6 +87,10 @@ class NewtonSystem:
     drift : g (M,).
     curvature : h (K,), None for none.
     has_demand : whether there are rows of demands, and with them v and lambda.
+
+    Attributes
+    ----------
+    rows : (R, M, K) coefficients of the shares in the rows of their jobs, 1 and -a.
     """
 
     def __init__(
@@ -100,35 +104,41 @@ class NewtonSystem:
         curvature: Floats | None,
         has_demand: bool,
     ) -> None:
-        self.A, self.s, self.n, self.M = rates, scale_factors, counts, len(rates)
+        self.A, self.s, self.M = rates, scale_factors, len(rates)
         self.ns = counts * scale_factors
+        self.weight_of_price = self.ns * scale_factors
         self.slope, self.drift, self.h, self.has_demand = slope, drift, curvature, has_demand
         self.pairs = pairs_of(self.M)
+        ones = np.ones_like(rates)
+        self.rows = np.stack([ones, -rates]) if has_demand else ones[None]
         if has_demand:
             first, second = rates[self.pairs.first], rates[self.pairs.second]
             self.difference_squared = (first - second) ** 2
             self.product = first * second
             # cross[pair, l] = (a_j - a_l)(a_k - a_l); zero for l in the pair
             self.cross = (first[:, None, :] - rates[None]) * (second[:, None, :] - rates[None])
+        if slope is not None:
+            self.due = counts * slope
 
     def factor(self, X: Floats, S: Floats, z: Floats, p: Floats) -> None:
-        """Blocks of the jobs and the common (M + 1) x (M + 1) system at a point."""
+        """Blocks of the jobs and the common system at a point."""
         M, A, pairs = self.M, self.A, self.pairs
         self.over_X = 1.0 / X
-        ratio = S * self.over_X
-        d = 1.0 / (ratio[:M] if self.h is None else ratio[:M] + self.h)
-        slack = 1.0 / ratio[M]
+        self.ratio = ratio = S * self.over_X
+        inverse = X / S
+        self.d = d = inverse[:M] if self.h is None else 1.0 / (ratio[:M] + self.h)
+        self.slack = inverse[M:]
+        slack = inverse[M]
         both = d.take(pairs.first, axis=0)
         both *= d.take(pairs.second, axis=0)
         k22 = _sum(d)
         k22 += slack
-        self.ratio, self.d, self.slack, self.over_k22 = ratio, d, slack, 1.0 / k22
+        self.over_k22 = 1.0 / k22
         self.zp = z / p
         if not self.has_demand:
             self._factor_prices(both, matmul(pairs.others, d) + slack, self.over_k22)
             return
         r = ratio[M + 1]
-        self.over_r = 1.0 / r
         Ad = A * d
         self.k12 = _sum(Ad)
         # r times the slack of time times a^2 d, and r times what the pairs differ by
@@ -156,94 +166,77 @@ class NewtonSystem:
         self._factor_prices(both, alone, over_det)
 
     def _factor_prices(self, both: Floats, alone: Floats, over_det: Floats) -> None:
-        M, n, d, pairs = self.M, self.n, self.d, self.pairs
-        weight = self.ns * self.s * over_det
-        off = -matmul(both, weight)
-        G = np.zeros((M + 1, M + 1))
-        G[pairs.first, pairs.second] = off
-        G[pairs.second, pairs.first] = off
+        M, d, pairs, levelled = self.M, self.d, self.pairs, self.slope is not None
+        weight = self.weight_of_price * over_det
+        G = np.empty((M + levelled, M + levelled))
+        G[pairs.first, pairs.second] = G[pairs.second, pairs.first] = -matmul(both, weight)
         alone *= d
         G[pairs.diagonal, pairs.diagonal] = matmul(alone, weight) + self.zp
-        # what a change of (b1, b2) does to the use of capacity, and to the level's equation
+        # what a change of the rows does to the use of capacity, and to the level's equation
+        effect = np.empty((M + levelled, *self.slack.shape))
         weighted = self.ns * d
         if not self.has_demand:
-            self.R2 = weighted * self.over_k22
+            np.multiply(weighted, -self.over_k22, out=effect[:, 0])
         else:
-            lean = self.A - self.k12 * self.over_k22
-            self.R2 = self.over_k22 - self.i12 * lean
-            self.R2 *= weighted
+            lean = self.k12 * self.over_k22
+            lean = np.subtract(self.A, lean, out=effect[:M, 1])
+            of_time = np.multiply(lean, self.i12, out=effect[:M, 0])
+            of_time -= self.over_k22
+            of_time *= weighted
             lean *= self.i11
             lean *= weighted
-            self.R1 = lean
-        if self.slope is None:
-            G[M, M] = 1.0
-        else:
-            due = n * self.slope
-            self.to_level = due * self.i12, due * self.i11
-            G[:M, M] = -(matmul(self.R1, self.slope) + self.drift)
-            G[M, :M] = -G[:M, M]
-            G[M, M] = _sum(self.to_level[1] * self.slope)
+        if self.slope is not None:
+            np.multiply(self.due, self.i12, out=effect[M, 0])
+            np.multiply(self.due, self.i11, out=effect[M, 1])
+            np.negative(effect[M], out=effect[M])
+            of_level = matmul(effect[:, 1], self.slope)
+            of_level[:M] += self.drift
+            G[M] = of_level
+            G[:, M] = -of_level
+        self.effect = effect
         self.factors = Factors(G)
 
     def towards(self, left: Residuals, e: Floats, ez: Floats) -> Direction:
         """Newton's direction for complementarity targets `e` over X, and `ez` over z."""
-        M, A, d = self.M, self.A, self.d
+        M, d = self.M, self.d
         g0 = e[:M] - left.dual
         g0 *= d
-        b2 = e[M] * self.slack
-        b2 += left.time
-        b2 += _sum(g0)
-        np.negative(b2, out=b2)
-        rhs = np.zeros(M + 1)
-        rhs[:M] = matmul(self.R2, b2)
+        off = einsum("rmk,mk->rk", self.rows, g0)
+        off += self.slack * e[M:]
+        off += left.rows
+        rhs = einsum("mrk,rk->m", self.effect, off)
         rhs[:M] += left.capacity + ez * self.zp + matmul(g0, self.ns)
-        if self.has_demand:
-            b1 = e[M + 1] * self.over_r
-            b1 += left.demand
-            b1 -= _sum(A * g0)
-            rhs[:M] += matmul(self.R1, b1)
-            if self.slope is not None:
-                by_time, by_demand = self.to_level
-                rhs[M] = _sum(by_time * b2) - _sum(by_demand * b1) - left.level
+        if self.slope is not None:
+            rhs[M] -= left.level
         solution = self.factors.solve(rhs)
-        dp, dt = solution[:M], float(solution[M])
+        dp = solution[:M]
         paid = self.s * dp[:, None]
-        charge = d * paid
-        b2 += _sum(charge)
-        dX = np.empty_like(e)
-        mix = dX[:M]
+        off -= einsum("rmk,mk->rk", self.rows, d * paid)
+        dt = 0.0
+        if self.slope is not None:
+            dt = float(solution[M])
+            off[1] += self.slope * dt
+        of_time = off[0]
         if self.has_demand:
-            charge *= A
-            b1 += _sum(charge)
-            if self.slope is not None:
-                b1 += self.slope * dt
-            b1 *= self.i11
-            b1 -= self.i12 * b2
-            d_lambda = b1
-            omega = b2 - self.k12 * d_lambda
-            omega *= self.over_k22
-            np.multiply(A, d_lambda, out=mix)
-            mix += omega
-            mix -= paid
-            np.subtract(e[M + 1], d_lambda, out=dX[M + 1])
-            dX[M + 1] *= self.over_r
-        else:
-            d_lambda = b2
-            omega = b2 * self.over_k22
-            np.subtract(omega, paid, out=mix)
+            of_demand = off[1]
+            of_demand *= self.i11
+            of_demand += self.i12 * of_time
+            of_time += self.k12 * of_demand
+        of_time *= self.over_k22
+        dX = np.empty_like(e)
+        mix = einsum("rmk,rk->mk", self.rows, off, out=dX[:M])
+        mix += paid
         mix *= d
-        mix += g0
-        np.add(e[M], omega, out=dX[M])
-        dX[M] *= self.slack
-        return Direction(dX, d_lambda, omega, self.zp * (ez - dp), dp, dt)
+        np.subtract(g0, mix, out=mix)
+        slack = np.subtract(e[M:], off, out=dX[M:])
+        slack *= self.slack
+        return Direction(dX, off, self.zp * (ez - dp), dp, dt)
 
     def of_duals(self, e: Floats, step: Direction) -> Floats:
-        """(rows, K) the step of S that goes with one of X."""
+        """(M + R, K) the step of S that goes with one of X."""
         M = self.M
         dS = np.empty_like(e)
         np.multiply(self.ratio[:M], step.X[:M], out=dS[:M])
         np.subtract(e[:M], dS[:M], out=dS[:M])
-        np.negative(step.time, out=dS[M])
-        if self.has_demand:
-            dS[M + 1] = step.multipliers
+        dS[M:] = step.multipliers
         return dS

@@ -85,8 +85,8 @@ CASES = {
         changes=["11 GPUs more of v100 (with 10 it waits)", "a gang of 4 GPUs, as fast for its size",
                  "no job 0 (15 GPUs; ran)"],
     ),
-    "those who came later had less": case(
-        "300 ranked_behind 400", [300, 300, 200, 200], [1] * 4, 1, [100, 100, 300, 300], "v100:2", FAIR,
+    "who runs stays where others are owed as much": case(
+        "300 ranked_behind 400", [300, 300, 200, 200], [1] * 4, 3, [100, 100, 300, 300], "v100:2", FAIR,
         changes=["2 GPUs more of v100 (with 1 it waits)"],
     ),
     "who ended with a round is gone": case(

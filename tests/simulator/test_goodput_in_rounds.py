@@ -32,9 +32,9 @@ def test_gpus_are_free_at_the_end_of_the_round_and_nobody_comes_in_between():
     models = trainings(net=profile())
     cluster = allocator.Cluster({"gpu": 1}, gpus_per_server={"gpu": 1})
     result = run(fair(), jobs(0.0, 10.0), models, cluster, TRAINED.replace(round_seconds=100.0))
-    # each needs 160 s; the second comes in the first round, and both are owed half of the time
-    assert result.jobs["start_time"].tolist() == [0.0, 100.0]
-    assert sorted(result.jobs["completion_time"]) == pytest.approx([260.0, 360.0])
+    # each needs 160 s; the second comes in the first round, of which the first was owed all: it stays for another
+    assert result.jobs["start_time"].tolist() == [0.0, 200.0]
+    assert result.jobs["completion_time"].tolist() == pytest.approx([160.0, 360.0])
     assert result.jobs["gpu_seconds"].tolist() == [200.0, 200.0]
 
 
