@@ -68,8 +68,9 @@ class Objective:
 
     def lead(self, ours: Ints, theirs: Ints) -> float:
         """How much better some numbers of rounds are than others, with no digits lost to what both have in common."""
-        utilities = self.program.utilities_by_rounds
-        gained = self.weights * (at_rounds(utilities, ours) - at_rounds(utilities, theirs))
+        at = np.arange(self.program.rounds)
+        more = (at < ours[:, None]).astype(np.float64) - (at < theirs[:, None])
+        gained = (self.gains * more)[more != 0]
         return math.fsum((*gained, self.program.makespan_weight * (self.longest(theirs) - self.longest(ours))))
 
 

@@ -249,7 +249,8 @@ class _Stage:
     def _judged(self, rounds: Ints, excess: float, solver: str, schedule: Flags | None = None) -> _Numbers:
         """Numbers of rounds with what is proven of all so far together."""
         lead = self.objective.lead
-        excess = min([max(excess, 0.0), *(known.excess + lead(known.rounds_per_job, rounds) for known in self.known)])
+        proven = [excess, *(known.excess + lead(known.rounds_per_job, rounds) for known in self.known)]
+        excess = max(min(proven), 0.0)
         self.known.append(_Numbers(rounds, excess, self.objective.gap(rounds, excess), solver, schedule))
         return self.known[-1]
 
