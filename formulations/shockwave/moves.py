@@ -119,14 +119,14 @@ def moves_of(schedule: Flags, ordering: Ordering, spare: Ints) -> list[Moves]:
     return found
 
 
-def fill(order: Positions, running: Flags, widths: Ints, gpus: int) -> None:
-    """Let jobs of an order run (N,) in a round too as far as they fit; in place."""
+def fill(order: Positions, running: Flags, widths: Ints, gpus: int, wanted: float = np.inf) -> None:
+    """Let jobs of an order run (N,) in a round as far as they fit, until `wanted` more GPUs are theirs; in place."""
     free = gpus - int(widths[running].sum())
     order = order[~running[order] & (widths[order] <= free)]
     for job, width in zip(order.tolist(), widths[order].tolist(), strict=True):
-        if width <= free:
+        if wanted > 0 and width <= free:
             running[job] = True
-            free -= width
+            free, wanted = free - width, wanted - width
 
 
 _MOST_EXCHANGES = 200

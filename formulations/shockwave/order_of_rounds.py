@@ -172,9 +172,10 @@ def _program(
 def follow(shares: Floats, ordering: Ordering) -> Flags:
     """(N, R) schedule: in each round those furthest behind their shares (N, R) run, the denser first.
 
-    Jobs that need every round that is left come before all others. Some rounds of some jobs may yet find no place.
+    Jobs that need every round that is left run in any case, and so many GPUs of wide jobs that the rounds that remain
+    can take the others. Some rounds of some jobs may yet find no place.
     """
-    rounds = ordering.rounds
+    widths, gpus, rounds = ordering.widths, ordering.gpus, ordering.rounds
     schedule = np.zeros(shares.shape, dtype=np.bool_)
     left, early = ordering.rounds_per_job.copy(), ordering.needed.copy()
     courses = np.round(np.cumsum(shares, axis=1), 6)
@@ -182,8 +183,14 @@ def follow(shares: Floats, ordering: Ordering) -> Flags:
         after, running = rounds - now - 1, schedule[:, now]
         behind = courses[:, now] - (ordering.rounds_per_job - left)
         pressed = (left > after) | ((early > 0) & (early > ordering.until - now - 1))
-        order = np.lexsort((-ordering.weights / ordering.widths, -behind, ~pressed))
-        fill(order[left[order] > 0], running, ordering.widths, ordering.gpus)
+        order = np.lexsort((-ordering.weights / widths, -behind, ~pressed))
+        order = order[left[order] > 0]
+        fill(order[: np.count_nonzero(pressed)], running, widths, gpus)
+        for width in np.unique(widths)[::-1]:
+            wide = widths >= width
+            short = (widths * (left - running))[wide].sum() - after * width * (gpus // width)
+            fill(order[wide[order]], running, widths, gpus, short)
+        fill(order, running, widths, gpus)
         left -= running
         early -= running
     return schedule
