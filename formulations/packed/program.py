@@ -109,7 +109,7 @@ class PackedProgram(Polytope):
     @cached_property
     def fastest(self) -> Floats:
         """(K,) the most that any column yields."""
-        most: Floats = np.maximum(self.rates.max(axis=1), self.partner_rates.max(axis=(1, 2), initial=0.0))
+        most: Floats = np.maximum(self.rates.max(axis=1, initial=0.0), self.partner_rates.max(axis=(1, 2), initial=0.0))
         return most
 
     @cached_property
