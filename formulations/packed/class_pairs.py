@@ -46,6 +46,9 @@ class ClassPairs(PackedProgram):
     """A packed program that lists the pairs that pay, and goes on from one goal to the next."""
 
     basis: Any = None
+    model: Highs | None = None
+    stated: tuple[Any, ...] = (None, None)
+    """Slopes and floors for which the model is."""
 
     def best(self, goal: Goal) -> Answer:
         """Solve for a goal; SolverError when HiGHS stops short of an optimum."""
@@ -71,6 +74,7 @@ class ClassPairs(PackedProgram):
             )
             if not (self.useful.any() and self._extend(goal, answer)):
                 break
+            vars(self)["model"] = None
         return answer
 
     def rows(self, entering: tuple[Any, Any, Any], n_entering: int, demand: Any) -> RowBuilder:
@@ -94,15 +98,19 @@ class ClassPairs(PackedProgram):
         level = goal.slopes is not None
         demand = -floors if level or goal.floors is not None else np.inf
         entering = (np.arange(K), 0, slopes / max(slopes.max(), 1e-300))
-        matrix, lower, upper = self.rows(entering, 1, demand).collected
         cost = np.append(float(level), self.worth(goal) / scale)
+        if self.model is not None and self.stated[0] is goal.slopes and self.stated[1] is goal.floors:
+            self.model.set_cost(cost)
+            return self.model
         most = np.where(np.arange(len(cost)) < 1 - level, 0.0, np.inf)
+        matrix, lower, upper = self.rows(entering, 1, demand).collected
         stated = MixedProgram.of(matrix, cost, (lower, upper), upper=most, maximise=True)
         model = Highs(stated, {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
         if self.basis is not None:
             statuses = list(self.basis.col_status)
             self.basis.col_status = statuses + [statuses[0].kLower] * (len(cost) - len(statuses))
             model.solver.setBasis(self.basis)
+        vars(self).update(model=model, stated=(goal.slopes, goal.floors))
         return model
 
     def _extend(self, goal: Goal, answer: Answer) -> int:
