@@ -5,31 +5,52 @@ free there. Levels are tried in turn, from the deadline backwards::
 
     first level q, then the last p with    sum_{intervals from p on} length_k T(min(q, free_k)) >= work
 
-The job has the quota q from p on and the level before q until then: a plan as late and thin as these two allow.
+The job has the quota q from p on and the level before q until then: a plan as late and thin as these two allow. All
+plans, whoever makes them, come to their ends by one walk over intervals. Where the quota is free throughout, the sum is
+a product and the walk has an interval for each level only.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import NamedTuple
 
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 from throughputs.numerics import slot_begin, slot_end
 
 _TIE = 1e-9
-"""Relative distance within which a closed form may fall on another side of a limit than the sum over intervals."""
+"""Relative distance within which a product may fall on another side of a limit than the sum over intervals."""
 
 _NEARLY = 1.0 + _TIE
 """Factor by which work may fall short and count as done."""
 
-_Left = tuple[int | None, int, float, int, float]
-"""What is left after a forced first interval: GPUs in that, the interval from which on the plan is free (0 or 1), steps
-to do, and GPUs held then with the seconds in which they still get going."""
-
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
+
+
+class _Walk(NamedTuple):
+    """A job that was followed through intervals.
+
+    Attributes
+    ----------
+    starts, gpus : from each of these instants (seconds) on so many GPUs.
+    last : the interval in which the job is through, or else the last one.
+    real_end : when it is through, seconds, if it keeps its GPUs that long.
+    through : whether that is within the interval.
+    work, starting : steps left where it is not, and seconds to get going.
+    """
+
+    starts: list[float]
+    gpus: list[int]
+    last: int
+    real_end: float
+    through: bool
+    work: float
+    starting: float
 
 
 @dataclass(frozen=True)
@@ -61,238 +82,167 @@ class Filling:
 
         With `first` the job has that many GPUs in the first interval, whether or not they are free.
         """
-        times, free, deadline, curve = profile.times, profile.free, job.deadline, job.curve
+        times, deadline = profile.times, job.deadline
         # intervals that begin before the deadline
         count = bisect_left(times, deadline)
-        begin, work, held, idle, restart = 0, job.work, job.held, job.starting, self.restart_seconds
+        forced, rest = [], job
         if first is not None and count:
-            now, rate = times[0], curve.rate_of[first]
-            if first != held:
-                idle = restart
-            needed = work / rate + idle
-            if self.whole_seconds:
-                needed = ceil(needed)
-            until = times[1] if count > 1 else deadline
-            if now + needed <= until:
-                return self._within_first(times, first, needed)
-            length = until - now
-            if length > idle:
-                work -= (length - idle) * rate
-                idle = 0.0
-            else:
-                idle -= length
-            begin, held = 1, first
-        left: _Left = (first if begin else None, begin, work, held, idle)
-        if begin < count:
-            span = deadline - times[begin]
-            least = min(free[begin:count])
-            rates, best_rates = curve.rates, curve.best_rates
-            for k, quota in enumerate(curve.levels):
-                if span * best_rates[k] * _NEARLY < work:
-                    continue
-                if least < quota:
-                    start = self._start(times, free, count, job, quota, left)
-                    if start >= 0:
-                        return self._walk(profile, count, job, (start, k), left)
-                    continue
-                rate = rates[k]
-                latest = deadline - work / rate - restart
-                start = bisect_right(times, latest, begin, count) - 1
-                if start < begin and held == quota and (span - idle) * rate >= work:
-                    start = begin
-                margin = _TIE * latest
-                if (start >= begin and latest - times[start] < margin) or (
-                    start + 1 < count and times[start + 1] - latest < margin
-                ):
-                    start = self._start(times, free, count, job, quota, left)
-                if start >= begin:
-                    return self._on_free_gpus(profile, count, job, (start, k), left)
-        return self._as_soon_as_possible(profile, count, job, left)
+            forced = [first]
+            ends = [times[1] if count > 1 else deadline]
+            walk = self._walk(job, times, ends, forced, self.whole_seconds)
+            if walk.through:
+                return self._ending(times, 0, job, walk, walk.last, walk.real_end)
+            rest = DeadlineJob(job.curve, walk.work, deadline, first, walk.starting)
+        begin = len(forced)
+        least = min(profile.free[begin:count], default=0)
+        for k, quota in enumerate(job.curve.levels):
+            if begin == count or (deadline - times[begin]) * job.curve.best_rates[k] * _NEARLY < rest.work:
+                continue
+            start = self._latest_start(profile, begin, count, rest, quota, least)
+            if start >= begin:
+                below = job.curve.levels[k - 1] if k else 0
+                return self._of_quota(profile, count, job, forced, (below, start, quota), least >= quota)
+        return self._as_soon_as_possible(profile, count, job, forced)
 
     def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float, wait: float = 0.0) -> JobPlan:
         """A plan of before from `now` on, with what is left of the job; met where it still does by then what it did.
 
         Nothing changes for a `wait` (seconds), since there is no decision before.
         """
-        rest = plan.since(now).settled(now + wait)
-        work, held, idle = job.work, job.held, job.starting
-        real_end = inf
-        for k, (start, gpus) in enumerate(zip(rest.starts, rest.gpus, strict=True)):
-            if gpus:
-                if gpus != held:
+        starts, gpus = plan.rest(now, now + wait)
+        end, real_end = max(plan.end, now + wait), inf
+        if all(held in job.curve.rate_of for held in gpus if held):
+            walk = self._walk(job, starts, [*starts[1:], inf], gpus)
+            real_end = walk.real_end if walk.through else inf
+        met = now < end and real_end <= min(job.deadline, end) + _TIE * abs(now)
+        return JobPlan(starts, gpus, end, real_end, met, plan.charged_until)
+
+    def _walk(
+        self,
+        job: DeadlineJob,
+        times: Sequence[float],
+        ends: Sequence[float],
+        levels: Sequence[int],
+        whole: bool = False,
+    ) -> _Walk:
+        """Follow a job that has so many GPUs in intervals with these times and ends (seconds)."""
+        work, held, idle, rate_of = job.work, job.held, job.starting, job.curve.rate_of
+        starts: list[float] = []
+        gpus: list[int] = []
+        i, real_end = 0, inf
+        for i, now in enumerate(levels):
+            time = times[i]
+            if now != held or not i:
+                starts.append(time)
+                gpus.append(now)
+            if now:
+                if now != held:
                     idle = self.restart_seconds
-                rate = job.curve.rate_of.get(gpus)
-                if rate is None:
-                    break
-                length = (rest.starts[k + 1] if k + 1 < len(rest.starts) else inf) - start
-                if work / rate + idle <= length:
-                    real_end = start + work / rate + idle
-                    break
-                work -= max(length - idle, 0.0) * rate
-                idle = max(idle - length, 0.0)
-            held = gpus
-        met = now < rest.end and real_end <= min(job.deadline, rest.end) + _TIE * abs(now)
-        return JobPlan(rest.starts, rest.gpus, rest.end, real_end, met, plan.charged_until)
+                rate, end = rate_of[now], ends[i]
+                needed = work / rate + idle
+                real_end = time + (ceil(needed) if whole else needed)
+                if real_end <= end:
+                    return _Walk(starts, gpus, i, real_end, True, 0.0, 0.0)
+                length = end - time
+                if length > idle:
+                    work -= (length - idle) * rate
+                    idle = 0.0
+                else:
+                    idle -= length
+            held = now
+        return _Walk(starts, gpus, i, real_end, False, work, idle)
 
-    def _within_first(self, times: list[float], first: int, needed: float) -> JobPlan:
-        """The plan of a job that ends in the first interval."""
-        now = times[0]
-        real_end = now + needed
-        end = self.aligned(now, real_end)
-        if len(times) > 1 and end > times[1]:
-            end = times[1]
-        return JobPlan([now], [first], end, real_end, True, end)
-
-    def _start(self, times: list[float], free: list[int], count: int, job: DeadlineJob, quota: int, left: _Left) -> int:
-        """The last interval from which on the quota does the work, -1 if there is none."""
-        _, begin, work, held, idle = left
-        level, rates, restart = job.curve.level_within, job.curve.rate_within, self.restart_seconds
-        full = rates[quota]
-        end, total = job.deadline, 0.0
-        if not restart:
-            for i in range(count - 1, begin - 1, -1):
-                there, time = free[i], times[i]
-                total += (end - time) * (full if there >= quota else rates[there])
-                if total >= work:
-                    return i
-                end = time
-            return -1
-        # what begins to run on another number of GPUs, going forward, has a restart
-        later = 0
+    def _latest_start(
+        self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, quota: int, least: int
+    ) -> int:
+        """The last interval from which on the quota does the work, -1 if there is none; `least` GPUs are free in all."""
+        times, free, restart = profile.times, profile.free, self.restart_seconds
+        level, rate_of, end = job.curve.level_within, job.curve.rate_of, job.deadline
+        if least >= quota:
+            rate = rate_of[quota]
+            latest = end - job.work / rate - restart
+            start = bisect_right(times, latest, begin, count) - 1
+            if start < begin and job.held == quota and (end - times[begin] - job.starting) * rate >= job.work:
+                start = begin
+            near = min(abs(latest - times[max(start, begin)]), abs(times[min(start + 1, count - 1)] - latest))
+            if near > _TIE * abs(latest):
+                return start if start >= begin else -1
+        total, later = 0.0, 0
         for i in range(count - 1, begin - 1, -1):
-            there, time = min(free[i], quota), times[i]
-            gpus, rate = level[there], rates[there]
+            there = free[i]
+            gpus = level[there if there < quota else quota]
+            # what begins to run on another number of GPUs, going forward, has a restart
             if later and gpus != later:
-                total -= restart * rates[later]
-            total += (end - time) * rate
-            lost = idle if i == begin and gpus == held else restart
-            if total - lost * rate >= work:
-                return i
-            end, later = time, gpus
+                total -= restart * rate_of[later]
+            if gpus:
+                rate = rate_of[gpus]
+                total += (end - times[i]) * rate
+                lost = job.starting if i == begin and gpus == job.held else restart
+                if total - lost * rate >= job.work:
+                    return i
+            end, later = times[i], gpus
         return -1
 
-    def _on_free_gpus(
-        self, profile: FreeProfile, count: int, job: DeadlineJob, found: tuple[int, int], left: _Left
+    def _of_quota(
+        self,
+        profile: FreeProfile,
+        count: int,
+        job: DeadlineJob,
+        forced: list[int],
+        found: tuple[int, int, int],
+        free: bool,
     ) -> JobPlan:
-        """The plan of a quota that is free in every interval, in closed form."""
-        first, begin, work, held, idle = left
-        start, k = found
-        times, curve = profile.times, job.curve
-        quota, rate, since = curve.levels[k], curve.rates[k], times[start]
-        starts, gpus = ([], []) if first is None else ([times[0]], [first])
-        if start > begin:
-            before = curve.levels[k - 1] if k else 0
-            if before:
-                lost = idle if before == held else self.restart_seconds
-                work -= max(since - times[begin] - lost, 0.0) * curve.rates[k - 1]
-            if before != held or not starts:
-                starts.append(times[begin])
-                gpus.append(before)
-            held = before
-            idle = self.restart_seconds
-        if quota != held:
-            idle = self.restart_seconds
-            starts.append(since)
-            gpus.append(quota)
-        elif not starts:
-            starts.append(since)
-            gpus.append(quota)
-        exact = since + work / rate + idle
-        last = bisect_left(times, exact, start + 1, count) - 1
-        needed = exact - times[last]
-        if self.whole_seconds:
-            if abs(needed - round(needed)) < _TIE * exact:
-                return self._walk(profile, count, job, found, left)
-            needed = ceil(needed)
-        return self._ending(times, count, job.deadline, (starts, gpus), last, needed)
+        """The plan of a level until an interval and a quota from there on; `free`: in all intervals."""
+        (below, start, quota), begin, times = found, len(forced), profile.times
+        if free:
+            borders, levels = times[:begin], [*forced, quota]
+            if start > begin:
+                borders.append(times[begin])
+                levels.insert(begin, below)
+            borders += [times[start], job.deadline]
+            walk = self._walk(job, borders, borders[1:], levels)
+            last = bisect_left(times, walk.real_end, 1, count) - 1
+            real_end, needed = walk.real_end, walk.real_end - times[last]
+            if self.whole_seconds:
+                real_end = times[last] + ceil(needed)
+            if not self.whole_seconds or abs(needed - round(needed)) >= _TIE * walk.real_end:
+                return self._ending(times, count, job, walk, last, real_end)
+        level = job.curve.level_within
+        levels = [*forced]
+        if below:
+            levels += [level[there if there < below else below] for there in profile.free[begin:start]]
+        else:
+            levels += [0] * (start - begin)
+        levels += [level[there if there < quota else quota] for there in profile.free[start:count]]
+        while not levels[-1]:
+            # what rounding leaves of the work after the last interval with GPUs
+            levels.pop()
+        walk = self._walk(job, times, [*times[1:count], job.deadline], levels, self.whole_seconds)
+        real_end = walk.real_end
+        if walk.last + 1 < count:
+            real_end = min(real_end, times[walk.last + 1])
+        return self._ending(times, count, job, walk, walk.last, real_end)
 
-    def _walk(self, profile: FreeProfile, count: int, job: DeadlineJob, found: tuple[int, int], left: _Left) -> JobPlan:
-        """The plan of a quota, interval by interval."""
-        first, begin, work, held, idle = left
-        start, k = found
-        times, free, curve, restart = profile.times, profile.free, job.curve, self.restart_seconds
-        level, rates = curve.level_within, curve.rate_within
-        starts, gpus = ([], []) if first is None else ([times[0]], [first])
-        quota, cap = curve.levels[k], curve.levels[k - 1] if k else 0
-        last, length, runs = begin, 0.0, 0
-        if not cap and begin < start:
-            # nothing before the quota
-            if held or not starts:
-                starts.append(times[begin])
-                gpus.append(0)
-            held, begin = 0, start
-        for i in range(begin, count):
-            if i == start:
-                cap = quota
-            there = free[i]
-            now = level[there] if there < cap else cap
-            time = times[i]
-            if now != held or not starts:
-                starts.append(time)
-                gpus.append(now)
-            if now:
-                if now != held:
-                    idle = restart
-                rate = rates[now]
-                length = (times[i + 1] if i + 1 < count else job.deadline) - time
-                needed = work / rate + idle
-                if self.whole_seconds:
-                    needed = ceil(needed)
-                if needed <= length or i + 1 == count:
-                    return self._ending(times, count, job.deadline, (starts, gpus), i, needed)
-                last, runs = i, len(starts)
-                work -= max(length - idle, 0.0) * rate
-                idle = max(idle - length, 0.0)
-            held = now
-        # what rounding leaves of the work after the last interval with GPUs
-        return self._ending(times, count, job.deadline, (starts[:runs], gpus[:runs]), last, length)
-
-    def _as_soon_as_possible(self, profile: FreeProfile, count: int, job: DeadlineJob, left: _Left) -> JobPlan:
+    def _as_soon_as_possible(self, profile: FreeProfile, count: int, job: DeadlineJob, forced: list[int]) -> JobPlan:
         """The plan of a job that cannot meet its deadline: the most GPUs that it can use, until it is through."""
-        first, begin, work, held, idle = left
-        curve, restart, deadline = job.curve, self.restart_seconds, job.deadline
-        times, free = profile.times, profile.free
-        most = curve.levels[-1]
+        times, free, most = profile.times[:], profile.free[:], job.curve.levels[-1]
         # what is done between the deadline and the end of its slot does not count
-        border = self.aligned(times[0], deadline)
-        if border > times[0] and (count == len(times) or times[count] != border):
-            times, free = [*times[:count], border, *times[count:]], [*free[:count], free[count - 1], *free[count:]]
-        starts, gpus = ([], []) if first is None else ([times[0]], [first])
-        last = len(times) - 1
-        for i in range(begin, last + 1):
-            time = times[i]
-            now = curve.level_within[min(free[i], most)] if i < last else most
-            if now != held or not starts:
-                starts.append(time)
-                gpus.append(now)
-            if now:
-                if now != held:
-                    idle = restart
-                rate = curve.rate_within[now]
-                length = inf if i == last else (deadline if times[i + 1] == border else times[i + 1]) - time
-                needed = work / rate + idle
-                if self.whole_seconds:
-                    needed = ceil(needed)
-                if needed <= length:
-                    end = self.aligned(time, time + needed)
-                    return JobPlan(starts, gpus, end, time + needed, time + needed <= deadline, end)
-                work -= max(length - idle, 0.0) * rate
-                idle = max(idle - length, 0.0)
-            held = now
-        raise AssertionError("the last interval is open")
+        border = self.aligned(times[0], job.deadline)
+        if count and (count == len(times) or times[count] != border):
+            times.insert(count, border)
+            free.insert(count, free[count - 1])
+        ends = [*times[1:], inf]
+        if count:
+            ends[count - 1] = job.deadline
+        levels = [*forced, *(job.curve.level_within[min(there, most)] for there in free[len(forced) : -1]), most]
+        walk = self._walk(job, times, ends, levels, self.whole_seconds)
+        return self._ending(times, 0, job, walk, walk.last, walk.real_end)
 
     def _ending(
-        self,
-        times: list[float],
-        count: int,
-        deadline: float,
-        runs: tuple[list[float], list[int]],
-        last: int,
-        needed: float,
+        self, times: list[float], count: int, job: DeadlineJob, walk: _Walk, last: int, real_end: float
     ) -> JobPlan:
-        """The plan of a job that ends so many seconds into an interval."""
-        since = times[last]
-        real_end = since + needed
+        """The plan of a job that ends in an interval, of which so many begin before its deadline."""
+        since, deadline = times[last], job.deadline
         end = self.aligned(since, real_end)
         following = times[last + 1] if last + 1 < len(times) else inf
         if real_end <= following < end:
@@ -301,36 +251,14 @@ class Filling:
         if deadline < real_end <= deadline + _ROUNDING * abs(real_end):
             real_end = deadline
         charged = following if last + 1 < count else end
-        return JobPlan(runs[0], runs[1], end, real_end, real_end <= deadline, charged)
+        return JobPlan(walk.starts, walk.gpus, end, real_end, real_end <= deadline, charged)
 
 
 def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
     """The plan of a job that has its largest level, or the largest within what is free, until it is through."""
-    times, free, curve = profile.times, profile.free, job.curve
-    work, held, idle = job.work, job.held, job.starting
-    most, restart = curve.levels[-1], filling.restart_seconds
-    starts: list[float] = []
-    gpus: list[int] = []
-    last = len(times) - 1
-    for i, time in enumerate(times):
-        now = curve.level_within[min(free[i], most)]
-        if now != held or not starts:
-            starts.append(time)
-            gpus.append(now)
-        if now:
-            if now != held:
-                idle = restart
-            until = times[i + 1] if i < last else inf
-            through = time + (work / curve.rate_within[now] + idle)
-            # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
-            if through <= until:
-                real_end = ceil(through) if filling.whole_seconds else through
-                end = filling.aligned(time, real_end)
-                if real_end <= until < end:
-                    end = until
-                return JobPlan(starts, gpus, end, real_end, real_end <= job.deadline, end)
-            length = until - time
-            work -= max(length - idle, 0.0) * curve.rate_within[now]
-            idle = max(idle - length, 0.0)
-        held = now
-    raise AssertionError("a job that can run on all GPUs ends")
+    most, level = job.curve.levels[-1], job.curve.level_within
+    levels = [level[min(there, most)] for there in profile.free]
+    walk = filling._walk(job, profile.times, [*profile.times[1:], inf], levels)
+    # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
+    real_end = ceil(walk.real_end) if filling.whole_seconds else walk.real_end
+    return filling._ending(profile.times, 0, job, walk, walk.last, real_end)
