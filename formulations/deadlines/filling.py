@@ -32,7 +32,7 @@ _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
 
 
-class _Walk(NamedTuple):
+class Walk(NamedTuple):
     """A job that was followed through intervals.
 
     Attributes
@@ -89,7 +89,7 @@ class Filling:
         if first is not None and count:
             forced = [first]
             ends = [times[1] if count > 1 else deadline]
-            walk = self._walk(job, times, ends, forced, self.whole_seconds)
+            walk = self.walk(job, times, ends, forced, self.whole_seconds)
             if walk.through:
                 return self._ending(times, 0, job, walk, walk.last, walk.real_end)
             rest = DeadlineJob(job.curve, walk.work, deadline, first, walk.starting)
@@ -112,19 +112,19 @@ class Filling:
         starts, gpus = plan.rest(now, now + wait)
         end, real_end = max(plan.end, now + wait), inf
         if all(held in job.curve.rate_of for held in gpus if held):
-            walk = self._walk(job, starts, [*starts[1:], inf], gpus)
+            walk = self.walk(job, starts, [*starts[1:], inf], gpus)
             real_end = walk.real_end if walk.through else inf
         met = now < end and real_end <= min(job.deadline, end) + _TIE * abs(now)
         return JobPlan(starts, gpus, end, real_end, met, plan.charged_until)
 
-    def _walk(
+    def walk(
         self,
         job: DeadlineJob,
         times: Sequence[float],
         ends: Sequence[float],
         levels: Sequence[int],
         whole: bool = False,
-    ) -> _Walk:
+    ) -> Walk:
         """Follow a job that has so many GPUs in intervals with these times and ends (seconds)."""
         work, held, idle, rate_of = job.work, job.held, job.starting, job.curve.rate_of
         starts: list[float] = []
@@ -142,7 +142,7 @@ class Filling:
                 needed = work / rate + idle
                 real_end = time + (ceil(needed) if whole else needed)
                 if real_end <= end:
-                    return _Walk(starts, gpus, i, real_end, True, 0.0, 0.0)
+                    return Walk(starts, gpus, i, real_end, True, 0.0, 0.0)
                 length = end - time
                 if length > idle:
                     work -= (length - idle) * rate
@@ -150,7 +150,12 @@ class Filling:
                 else:
                     idle -= length
             held = now
-        return _Walk(starts, gpus, i, real_end, False, work, idle)
+        return Walk(starts, gpus, i, real_end, False, work, idle)
+
+    def lost_by_restarts(self, plan: JobPlan, job: DeadlineJob) -> float:
+        """Steps that the restarts of a plan take, at most."""
+        steps = zip(plan.gpus, [job.held, *plan.gpus[:-1]], strict=True)
+        return self.restart_seconds * sum(job.curve.rate_of[now] for now, held in steps if now and now != held)
 
     def _latest_start(
         self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, quota: int, least: int
@@ -200,7 +205,7 @@ class Filling:
                 borders.append(times[begin])
                 levels.insert(begin, below)
             borders += [times[start], job.deadline]
-            walk = self._walk(job, borders, borders[1:], levels)
+            walk = self.walk(job, borders, borders[1:], levels)
             last = bisect_left(times, walk.real_end, 1, count) - 1
             real_end, needed = walk.real_end, walk.real_end - times[last]
             if self.whole_seconds:
@@ -217,7 +222,7 @@ class Filling:
         while not levels[-1]:
             # what rounding leaves of the work after the last interval with GPUs
             levels.pop()
-        walk = self._walk(job, times, [*times[1:count], job.deadline], levels, self.whole_seconds)
+        walk = self.walk(job, times, [*times[1:count], job.deadline], levels, self.whole_seconds)
         real_end = walk.real_end
         if walk.last + 1 < count:
             real_end = min(real_end, times[walk.last + 1])
@@ -235,11 +240,11 @@ class Filling:
         if count:
             ends[count - 1] = job.deadline
         levels = [*forced, *(job.curve.level_within[min(there, most)] for there in free[len(forced) : -1]), most]
-        walk = self._walk(job, times, ends, levels, self.whole_seconds)
+        walk = self.walk(job, times, ends, levels, self.whole_seconds)
         return self._ending(times, 0, job, walk, walk.last, walk.real_end)
 
     def _ending(
-        self, times: list[float], count: int, job: DeadlineJob, walk: _Walk, last: int, real_end: float
+        self, times: list[float], count: int, job: DeadlineJob, walk: Walk, last: int, real_end: float
     ) -> JobPlan:
         """The plan of a job that ends in an interval, of which so many begin before its deadline."""
         since, deadline = times[last], job.deadline
@@ -258,7 +263,7 @@ def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> 
     """The plan of a job that has its largest level, or the largest within what is free, until it is through."""
     most, level = job.curve.levels[-1], job.curve.level_within
     levels = [level[min(there, most)] for there in profile.free]
-    walk = filling._walk(job, profile.times, [*profile.times[1:], inf], levels)
+    walk = filling.walk(job, profile.times, [*profile.times[1:], inf], levels)
     # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
     real_end = ceil(walk.real_end) if filling.whole_seconds else walk.real_end
     return filling._ending(profile.times, 0, job, walk, walk.last, real_end)
