@@ -94,8 +94,9 @@ def _cheapest(filling: Filling, profile: FreeProfile, job: DeadlineJob, work: fl
         levels[i] = level
         # what rounding leaves of the work is no more of it
         planned = DeadlineJob(job.curve, work - job.work * _SPARE / 2, deadline)
-        walk = Filling().walk(planned, starts, [*starts[1:], deadline], levels)
-        return JobPlan(walk.starts, walk.gpus, walk.real_end, walk.real_end, True, walk.real_end)
+        ends = [*starts[1:], deadline]
+        walk = Filling().walk(planned, starts, ends, levels)
+        return JobPlan(walk.starts, walk.gpus, ends[walk.last], walk.real_end, True, walk.real_end)
     return None
 
 
