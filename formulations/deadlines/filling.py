@@ -16,7 +16,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import NamedTuple
 
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
@@ -30,27 +29,6 @@ _NEARLY = 1.0 + _TIE
 
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
-
-
-class Walk(NamedTuple):
-    """A job that was followed through intervals.
-
-    Attributes
-    ----------
-    starts, gpus : from each of these instants (seconds) on so many GPUs.
-    last : the interval in which the job is through, or else the last one.
-    real_end : when it is through, seconds, if it keeps its GPUs that long.
-    through : whether that is within the interval.
-    work, starting : steps left where it is not, and seconds to get going.
-    """
-
-    starts: list[float]
-    gpus: list[int]
-    last: int
-    real_end: float
-    through: bool
-    work: float
-    starting: float
 
 
 @dataclass(frozen=True)
@@ -82,27 +60,31 @@ class Filling:
 
         With `first` the job has that many GPUs in the first interval, whether or not they are free.
         """
-        times, deadline = profile.times, job.deadline
+        times, deadline, levels = profile.times, job.deadline, job.curve.levels
         # intervals that begin before the deadline
         count = bisect_left(times, deadline)
-        forced, rest = [], job
+        begin, rest = 0, job
+        starts: list[float] = []
+        gpus: list[int] = []
         if first is not None and count:
-            forced = [first]
-            ends = [times[1] if count > 1 else deadline]
-            walk = self.walk(job, times, ends, forced, self.whole_seconds)
-            if walk.through:
-                return self._ending(times, 0, job, walk, walk.last, walk.real_end)
-            rest = DeadlineJob(job.curve, walk.work, deadline, first, walk.starting)
-        begin = len(forced)
-        least = min(profile.free[begin:count], default=0)
-        for k, quota in enumerate(job.curve.levels):
-            if begin == count or (deadline - times[begin]) * job.curve.best_rates[k] * _NEARLY < rest.work:
-                continue
-            start = self._latest_start(profile, begin, count, rest, quota, least)
-            if start >= begin:
-                below = job.curve.levels[k - 1] if k else 0
-                return self._of_quota(profile, count, job, forced, (below, start, quota), least >= quota)
-        return self._as_soon_as_possible(profile, count, job, forced)
+            now, until = times[0], times[1] if count > 1 else deadline
+            plan = self.walk(job, times, [until], [first], starts, gpus, whole=self.whole_seconds)
+            if plan.met:
+                return self._ended(plan, times, 0, deadline)
+            idle = job.starting if first == job.held else self.restart_seconds
+            work = job.work - max(until - now - idle, 0.0) * job.curve.rate_of[first]
+            begin, rest = 1, DeadlineJob(job.curve, work, deadline, first, max(idle - (until - now), 0.0))
+        if begin < count:
+            least, span = min(profile.free[begin:count]), deadline - times[begin]
+            for k, quota in enumerate(levels):
+                if span * job.curve.best_rates[k] * _NEARLY < rest.work:
+                    continue
+                start = self._latest_start(profile, begin, count, rest, quota, least)
+                if start >= begin:
+                    below = levels[k - 1] if k else 0
+                    plan = self._of_quota(profile, (begin, start, count), rest, below, quota, least, starts, gpus)
+                    return self._ended(plan, times, count, deadline)
+        return self._as_soon_as_possible(profile, begin, count, rest, starts, gpus)
 
     def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float, wait: float = 0.0) -> JobPlan:
         """A plan of before from `now` on, with what is left of the job; met where it still does by then what it did.
@@ -112,8 +94,8 @@ class Filling:
         starts, gpus = plan.rest(now, now + wait)
         end, real_end = max(plan.end, now + wait), inf
         if all(held in job.curve.rate_of for held in gpus if held):
-            walk = self.walk(job, starts, [*starts[1:], inf], gpus)
-            real_end = walk.real_end if walk.through else inf
+            followed = self.walk(job, starts, [*starts[1:], inf], gpus)
+            real_end = followed.real_end if followed.met else inf
         met = now < end and real_end <= min(job.deadline, end) + _TIE * abs(now)
         return JobPlan(starts, gpus, end, real_end, met, plan.charged_until)
 
@@ -123,34 +105,37 @@ class Filling:
         times: Sequence[float],
         ends: Sequence[float],
         levels: Sequence[int],
+        starts: list[float] | None = None,
+        gpus: list[int] | None = None,
+        *,
         whole: bool = False,
-    ) -> Walk:
-        """Follow a job that has so many GPUs in intervals with these times and ends (seconds)."""
+    ) -> JobPlan:
+        """Follow a job that has so many GPUs in intervals with these times and ends (seconds).
+
+        The plan goes on from `starts` and `gpus`, which are changed in place. It is met where the job is through within
+        an interval; otherwise its real end is when the job would be, on the GPUs that it had last.
+        """
+        starts, gpus = [] if starts is None else starts, [] if gpus is None else gpus
         work, held, idle, rate_of = job.work, job.held, job.starting, job.curve.rate_of
-        starts: list[float] = []
-        gpus: list[int] = []
-        i, real_end = 0, inf
-        for i, now in enumerate(levels):
-            time = times[i]
-            if now != held or not i:
+        real_end, met = inf, False
+        for time, end, now in zip(times, ends, levels):  # noqa: B905 # there may be more times
+            if now != held or not starts:
                 starts.append(time)
                 gpus.append(now)
             if now:
                 if now != held:
                     idle = self.restart_seconds
-                rate, end = rate_of[now], ends[i]
+                rate = rate_of[now]
                 needed = work / rate + idle
                 real_end = time + (ceil(needed) if whole else needed)
-                if real_end <= end:
-                    return Walk(starts, gpus, i, real_end, True, 0.0, 0.0)
+                met = real_end <= end
+                if met:
+                    break
                 length = end - time
-                if length > idle:
-                    work -= (length - idle) * rate
-                    idle = 0.0
-                else:
-                    idle -= length
+                work -= max(length - idle, 0.0) * rate
+                idle = max(idle - length, 0.0)
             held = now
-        return Walk(starts, gpus, i, real_end, False, work, idle)
+        return JobPlan(starts, gpus, real_end, real_end, met, real_end)
 
     def lost_by_restarts(self, plan: JobPlan, job: DeadlineJob) -> float:
         """Steps that the restarts of a plan take, at most."""
@@ -172,63 +157,66 @@ class Filling:
             near = min(abs(latest - times[max(start, begin)]), abs(times[min(start + 1, count - 1)] - latest))
             if near > _TIE * abs(latest):
                 return start if start >= begin else -1
-        total, later = 0.0, 0
+        total, later, rate, lost, work = 0.0, 0, 0.0, 0.0, job.work
         for i in range(count - 1, begin - 1, -1):
-            there = free[i]
-            gpus = level[there if there < quota else quota]
-            # what begins to run on another number of GPUs, going forward, has a restart
-            if later and gpus != later:
-                total -= restart * rate_of[later]
-            if gpus:
-                rate = rate_of[gpus]
-                total += (end - times[i]) * rate
-                lost = job.starting if i == begin and gpus == job.held else restart
-                if total - lost * rate >= job.work:
-                    return i
-            end, later = times[i], gpus
-        return -1
+            there, time = free[i], times[i]
+            gpus = quota if there >= quota else level[there]
+            if gpus != later:
+                # what begins to run on another number of GPUs, going forward, has a restart
+                total -= lost
+                later, rate = gpus, rate_of.get(gpus, 0.0)
+                lost = restart * rate
+            total += (end - time) * rate
+            if total - lost >= work:
+                return i
+            end = time
+        # from the first interval on it may go on as it runs
+        return begin if gpus == job.held and total - job.starting * rate >= work else -1
 
     def _of_quota(
         self,
         profile: FreeProfile,
-        count: int,
+        places: tuple[int, int, int],
         job: DeadlineJob,
-        forced: list[int],
-        found: tuple[int, int, int],
-        free: bool,
+        below: int,
+        quota: int,
+        least: int,
+        starts: list[float],
+        gpus: list[int],
     ) -> JobPlan:
-        """The plan of a level until an interval and a quota from there on; `free`: in all intervals."""
-        (below, start, quota), begin, times = found, len(forced), profile.times
-        if free:
-            borders, levels = times[:begin], [*forced, quota]
+        """The plan of a level `below` until an interval and a quota from there on, as a walk."""
+        (begin, start, count), times, deadline = places, profile.times, job.deadline
+        if least >= quota:
+            n_starts, until = len(starts), times[start]
             if start > begin:
-                borders.append(times[begin])
-                levels.insert(begin, below)
-            borders += [times[start], job.deadline]
-            walk = self.walk(job, borders, borders[1:], levels)
-            last = bisect_left(times, walk.real_end, 1, count) - 1
-            real_end, needed = walk.real_end, walk.real_end - times[last]
-            if self.whole_seconds:
-                real_end = times[last] + ceil(needed)
-            if not self.whole_seconds or abs(needed - round(needed)) >= _TIE * walk.real_end:
-                return self._ending(times, count, job, walk, last, real_end)
+                borders, ends, levels = (times[begin], until), (until, deadline), (below, quota)
+            else:
+                borders, ends, levels = (until,), (deadline,), (quota,)
+            plan = self.walk(job, borders, ends, levels, starts, gpus)
+            if not self.whole_seconds:
+                return plan
+            since = times[bisect_left(times, plan.real_end, 1, count) - 1]
+            needed = plan.real_end - since
+            if abs(needed - round(needed)) >= _TIE * plan.real_end:
+                plan.real_end = since + ceil(needed)
+                return plan
+            del starts[n_starts:], gpus[n_starts:]
         level = job.curve.level_within
-        levels = [*forced]
-        if below:
-            levels += [level[there if there < below else below] for there in profile.free[begin:start]]
-        else:
-            levels += [0] * (start - begin)
-        levels += [level[there if there < quota else quota] for there in profile.free[start:count]]
-        while not levels[-1]:
+        capped = [level[there if there < below else below] for there in profile.free[begin:start]]
+        capped += [level[there if there < quota else quota] for there in profile.free[start:count]]
+        while not capped[-1]:
             # what rounding leaves of the work after the last interval with GPUs
-            levels.pop()
-        walk = self.walk(job, times, [*times[1:count], job.deadline], levels, self.whole_seconds)
-        real_end = walk.real_end
-        if walk.last + 1 < count:
-            real_end = min(real_end, times[walk.last + 1])
-        return self._ending(times, count, job, walk, walk.last, real_end)
+            capped.pop()
+        end = begin + len(capped)
+        ends = [*times[begin + 1 : count], deadline]
+        plan = self.walk(job, times[begin:count], ends, capped, starts, gpus, whole=self.whole_seconds)
+        if end < count:
+            plan.real_end = min(plan.real_end, times[end])
+        return plan
 
-    def _as_soon_as_possible(self, profile: FreeProfile, count: int, job: DeadlineJob, forced: list[int]) -> JobPlan:
+    def _as_soon_as_possible(
+        self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, starts: list[float], gpus: list[int]
+    ) -> JobPlan:
         """The plan of a job that cannot meet its deadline: the most GPUs that it can use, until it is through."""
         times, free, most = profile.times[:], profile.free[:], job.curve.levels[-1]
         # what is done between the deadline and the end of its slot does not count
@@ -239,31 +227,31 @@ class Filling:
         ends = [*times[1:], inf]
         if count:
             ends[count - 1] = job.deadline
-        levels = [*forced, *(job.curve.level_within[min(there, most)] for there in free[len(forced) : -1]), most]
-        walk = self.walk(job, times, ends, levels, self.whole_seconds)
-        return self._ending(times, 0, job, walk, walk.last, walk.real_end)
+        levels = [*(job.curve.level_within[min(there, most)] for there in free[begin:-1]), most]
+        plan = self.walk(job, times[begin:], ends[begin:], levels, starts, gpus, whole=self.whole_seconds)
+        return self._ended(plan, times, 0, job.deadline)
 
-    def _ending(
-        self, times: list[float], count: int, job: DeadlineJob, walk: Walk, last: int, real_end: float
-    ) -> JobPlan:
-        """The plan of a job that ends in an interval, of which so many begin before its deadline."""
-        since, deadline = times[last], job.deadline
-        end = self.aligned(since, real_end)
+    def _ended(self, plan: JobPlan, times: list[float], count: int, deadline: float) -> JobPlan:
+        """A walk with its end: rows of the profile, of which so many begin before the deadline if it is met."""
+        last = bisect_left(times, plan.real_end, 1, count or len(times)) - 1
+        plan.end = self.aligned(times[last], plan.real_end)
         following = times[last + 1] if last + 1 < len(times) else inf
-        if real_end <= following < end:
+        if plan.real_end <= following < plan.end:
             # slots that were counted from elsewhere
-            end = following
-        if deadline < real_end <= deadline + _ROUNDING * abs(real_end):
-            real_end = deadline
-        charged = following if last + 1 < count else end
-        return JobPlan(walk.starts, walk.gpus, end, real_end, real_end <= deadline, charged)
+            plan.end = following
+        if deadline < plan.real_end <= deadline + _ROUNDING * abs(plan.real_end):
+            plan.real_end = deadline
+        plan.met = plan.real_end <= deadline
+        plan.charged_until = following if last + 1 < count else plan.end
+        return plan
 
 
 def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
     """The plan of a job that has its largest level, or the largest within what is free, until it is through."""
     most, level = job.curve.levels[-1], job.curve.level_within
     levels = [level[min(there, most)] for there in profile.free]
-    walk = filling.walk(job, profile.times, [*profile.times[1:], inf], levels)
-    # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
-    real_end = ceil(walk.real_end) if filling.whole_seconds else walk.real_end
-    return filling._ending(profile.times, 0, job, walk, walk.last, real_end)
+    plan = filling.walk(job, profile.times, [*profile.times[1:], inf], levels)
+    if filling.whole_seconds:
+        # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
+        plan.real_end = ceil(plan.real_end)
+    return filling._ended(plan, profile.times, 0, job.deadline)

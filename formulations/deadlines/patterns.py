@@ -251,9 +251,9 @@ class _Patterns:
 
 def _plan(job: DeadlineJob, work: float, times: list[float], ends: list[float], gpus: list[int]) -> JobPlan:
     """The plan of a job on so many GPUs, until it is through but for rounding; restarts aside."""
-    walk = Filling().walk(DeadlineJob(job.curve, work * (1.0 - _SPARE / 2), job.deadline), times, ends, gpus)
-    end = min(walk.real_end, job.deadline)
-    return JobPlan(walk.starts, walk.gpus, end, end, True, end)
+    plan = Filling().walk(DeadlineJob(job.curve, work * (1.0 - _SPARE / 2), job.deadline), times, ends, gpus)
+    plan.end = min(plan.end, job.deadline)
+    return plan
 
 
 def _model(solver: str, n_jobs: int, n_intervals: int) -> Any:

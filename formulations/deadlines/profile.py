@@ -31,8 +31,11 @@ class JobPlan:
 
     def gpu_seconds(self, until: float) -> float:
         """GPU seconds where the last number of GPUs is kept `until` then (`end`, `real_end`, `charged_until`)."""
-        ends = [*self.starts[1:], until]
-        return sum(gpus * (end - start) for start, gpus, end in zip(self.starts, self.gpus, ends, strict=True))
+        total, held, last = 0.0, 0, until
+        for start, gpus in zip(self.starts, self.gpus, strict=True):
+            total += held * (start - last)
+            last, held = start, gpus
+        return total + held * (until - last)
 
     def gpus_at(self, clock: float) -> int:
         """GPUs that the job has at `clock`; 0 before the first start and from the end on."""

@@ -95,8 +95,9 @@ def _cheapest(filling: Filling, profile: FreeProfile, job: DeadlineJob, work: fl
         # what rounding leaves of the work is no more of it
         planned = DeadlineJob(job.curve, work - job.work * _SPARE / 2, deadline)
         ends = [*starts[1:], deadline]
-        walk = Filling().walk(planned, starts, ends, levels)
-        return JobPlan(walk.starts, walk.gpus, ends[walk.last], walk.real_end, True, walk.real_end)
+        plan = Filling().walk(planned, starts, ends, levels)
+        plan.end = ends[bisect_left(ends, plan.real_end, 0, count)]
+        return plan
     return None
 
 
