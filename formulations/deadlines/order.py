@@ -1,7 +1,7 @@
 """Plans in the order of deadlines, each on what those before it leave free; and who can be let in.
 
-Whether a newcomer can be admitted depends on the jobs from its place in the order on: what is free before each job is
-kept.
+Whether a newcomer can be admitted depends on the jobs from its place in the order on: what is free before some of
+them is kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ Job = TypeVar("Job", bound=DeadlineJob)
 
 _deadline = attrgetter("deadline")
 
+_KEPT_EVERY = 16
+"""Jobs between two profiles that are kept: a copy costs about as much as to take a plan."""
+
 
 class DeadlineOrder(Generic[Job]):
     """Jobs in the order of their deadlines, those of equal ones as they were added, with plans that fit together.
@@ -32,14 +35,15 @@ class DeadlineOrder(Generic[Job]):
     planner : how a job is planned on what is free; `Filling.minimum_share` or `earliest_share`.
     """
 
-    __slots__ = ("_free", "_jobs", "_planner", "_plans")
+    __slots__ = ("_jobs", "_kept", "_left", "_planner", "_plans")
 
     def __init__(self, free: FreeProfile, planner: Planner) -> None:
         self._jobs: list[Job] = []
         self._plans: list[JobPlan] = []
         self._planner = planner
-        # before each job, and after the last
-        self._free = [free]
+        # what is free before every so many jobs, and after the last
+        self._kept = [free]
+        self._left = free
 
     @classmethod
     def filled(cls, filling: Filling, free: FreeProfile) -> DeadlineOrder[Job]:
@@ -59,7 +63,7 @@ class DeadlineOrder(Generic[Job]):
     @property
     def left_over(self) -> FreeProfile:
         """What all plans leave free; a copy."""
-        return self._free[-1].copy()
+        return self._left.copy()
 
     @property
     def all_met(self) -> bool:
@@ -80,14 +84,22 @@ class DeadlineOrder(Generic[Job]):
             return False
         # stable, so that those who were there come first
         later = sorted([*self._jobs[place:], *newcomers], key=_deadline)
+        if not later:
+            return True
+        known = max(place - 1, 0) // _KEPT_EVERY
+        free = self._kept[known].copy()
+        for plan in self._plans[known * _KEPT_EVERY : place]:
+            free.take(plan)
         plans: list[JobPlan] = []
-        kept = [self._free[place]]
-        for job in later:
-            plan = self._planner(kept[-1], job)
+        kept: list[FreeProfile] = []
+        for at, job in enumerate(later, place):
+            if at % _KEPT_EVERY == 0:
+                kept.append(free.copy())
+            plan = self._planner(free, job)
             if only_met and not plan.met:
                 return False
-            kept.append(kept[-1].copy())
-            kept[-1].take(plan)
+            free.take(plan)
             plans.append(plan)
-        self._jobs[place:], self._plans[place:], self._free[place:] = later, plans, kept
+        self._jobs[place:], self._plans[place:], self._left = later, plans, free
+        self._kept[-(-place // _KEPT_EVERY) :] = kept
         return True
