@@ -19,7 +19,7 @@ from math import ceil, inf
 
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
-from throughputs.numerics import slot_begin, slot_end
+from throughputs.numerics import slot_end
 
 _TIE = 1e-9
 """Relative distance within which a product may fall on another side of a limit than the sum over intervals."""
@@ -47,14 +47,6 @@ class Filling:
     whole_seconds: bool = False
     restart_seconds: float = 0.0
 
-    def aligned(self, now: float, time: float) -> float:
-        """The end of the slot, counted from `now`, in which `time` is."""
-        return slot_end(now, self.slot_seconds, time)
-
-    def begun(self, now: float, time: float) -> float:
-        """The beginning of the slot, counted from `now`, in which `time` is."""
-        return slot_begin(now, self.slot_seconds, time)
-
     def minimum_share(self, profile: FreeProfile, job: DeadlineJob, first: int | None = None) -> JobPlan:
         """The thinnest plan for `job` on what is free, within its deadline or else as soon as it can.
 
@@ -67,13 +59,13 @@ class Filling:
         starts: list[float] = []
         gpus: list[int] = []
         if first is not None and count:
-            now, until = times[0], times[1] if count > 1 else deadline
+            until = times[1] if count > 1 else deadline
             plan = self.walk(job, times, [until], [first], starts, gpus, whole=self.whole_seconds)
             if plan.met:
                 return self._ended(plan, times, 0, deadline)
-            idle = job.starting if first == job.held else self.restart_seconds
-            work = job.work - max(until - now - idle, 0.0) * job.curve.rate_of[first]
-            begin, rest = 1, DeadlineJob(job.curve, work, deadline, first, max(idle - (until - now), 0.0))
+            idle, length = job.starting if first == job.held else self.restart_seconds, until - times[0]
+            work = job.work - max(length - idle, 0.0) * job.curve.rate_of[first]
+            begin, rest = 1, DeadlineJob(job.curve, work, deadline, first, max(idle - length, 0.0))
         if begin < count:
             least, span = min(profile.free[begin:count]), deadline - times[begin]
             for k, quota in enumerate(levels):
@@ -118,7 +110,7 @@ class Filling:
         starts, gpus = [] if starts is None else starts, [] if gpus is None else gpus
         work, held, idle, rate_of = job.work, job.held, job.starting, job.curve.rate_of
         real_end, met = inf, False
-        for time, end, now in zip(times, ends, levels):  # noqa: B905 # there may be more times
+        for time, end, now in zip(times, ends, levels, strict=False):
             if now != held or not starts:
                 starts.append(time)
                 gpus.append(now)
@@ -145,7 +137,7 @@ class Filling:
     def _latest_start(
         self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, quota: int, least: int
     ) -> int:
-        """The last interval from which on the quota does the work, -1 if there is none; `least` GPUs are free in all."""
+        """The last interval from which on the quota does the work, -1 for none; `least` GPUs are free in all."""
         times, free, restart = profile.times, profile.free, self.restart_seconds
         level, rate_of, end = job.curve.level_within, job.curve.rate_of, job.deadline
         if least >= quota:
@@ -187,12 +179,10 @@ class Filling:
         """The plan of a level `below` until an interval and a quota from there on, as a walk."""
         (begin, start, count), times, deadline = places, profile.times, job.deadline
         if least >= quota:
-            n_starts, until = len(starts), times[start]
+            n_starts, borders, steps = len(starts), [times[start], deadline], [quota]
             if start > begin:
-                borders, ends, levels = (times[begin], until), (until, deadline), (below, quota)
-            else:
-                borders, ends, levels = (until,), (deadline,), (quota,)
-            plan = self.walk(job, borders, ends, levels, starts, gpus)
+                borders, steps = [times[begin], *borders], [below, quota]
+            plan = self.walk(job, borders, borders[1:], steps, starts, gpus)
             if not self.whole_seconds:
                 return plan
             since = times[bisect_left(times, plan.real_end, 1, count) - 1]
@@ -220,7 +210,7 @@ class Filling:
         """The plan of a job that cannot meet its deadline: the most GPUs that it can use, until it is through."""
         times, free, most = profile.times[:], profile.free[:], job.curve.levels[-1]
         # what is done between the deadline and the end of its slot does not count
-        border = self.aligned(times[0], job.deadline)
+        border = slot_end(times[0], self.slot_seconds, job.deadline)
         if count and (count == len(times) or times[count] != border):
             times.insert(count, border)
             free.insert(count, free[count - 1])
@@ -234,7 +224,7 @@ class Filling:
     def _ended(self, plan: JobPlan, times: list[float], count: int, deadline: float) -> JobPlan:
         """A walk with its end: rows of the profile, of which so many begin before the deadline if it is met."""
         last = bisect_left(times, plan.real_end, 1, count or len(times)) - 1
-        plan.end = self.aligned(times[last], plan.real_end)
+        plan.end = slot_end(times[last], self.slot_seconds, plan.real_end)
         following = times[last + 1] if last + 1 < len(times) else inf
         if plan.real_end <= following < plan.end:
             # slots that were counted from elsewhere

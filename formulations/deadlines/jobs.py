@@ -31,8 +31,6 @@ class ScalingCurve:
     best_rates : for each level the largest rate up to it.
     """
 
-    __slots__ = ("best_rates", "level_within", "levels", "next_level", "rate_of", "rates")
-
     def __init__(
         self,
         levels: Sequence[int],

@@ -35,8 +35,6 @@ class DeadlineOrder(Generic[Job]):
     planner : how a job is planned on what is free; `Filling.minimum_share` or `earliest_share`.
     """
 
-    __slots__ = ("_jobs", "_kept", "_left", "_planner", "_plans")
-
     def __init__(self, free: FreeProfile, planner: Planner) -> None:
         self._jobs: list[Job] = []
         self._plans: list[JobPlan] = []

@@ -101,10 +101,10 @@ def plans_by_patterns(
     """
     until = perf_counter() + seconds
     work = np.array([job.work for job in jobs]) * (1.0 + _SPARE)
-    bound = None
+    bound = -np.inf
     for _ in range(_RESTART_TRIES):
         found = _Patterns(jobs, gpus, now, work, start).search(solver, relative_gap, until)
-        bound = found.bound if bound is None else bound
+        bound = found.bound if bound < 0 else bound
         if found.plans is None:
             break
         followed = [filling.carried_on(plan, job, now) for plan, job in zip(found.plans, jobs, strict=True)]

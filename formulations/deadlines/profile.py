@@ -66,8 +66,6 @@ class FreeProfile:
     ([0, 10, 20], [6, 4, 8])
     """
 
-    __slots__ = ("free", "times")
-
     def __init__(self, now: float, gpus: int) -> None:
         self.times: list[float] = [now]
         self.free: list[int] = [gpus]

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from collections.abc import Callable
 from itertools import pairwise
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
+from throughputs.numerics import slot_begin
 
 _SPARE = 1e-6
 """Part of its work that a job is planned to do beyond it, for the rounding of many short steps."""
@@ -86,7 +86,7 @@ def _cheapest(filling: Filling, profile: FreeProfile, job: DeadlineJob, work: fl
             left -= done
             levels[i] = level
             continue
-        since = filling.begun(times[0], ends[i] - left / gain)
+        since = slot_begin(times[0], filling.slot_seconds, ends[i] - left / gain)
         if since > starts[i]:
             starts.insert(i + 1, since)
             levels.insert(i, levels[i])
