@@ -23,7 +23,7 @@ def figures(
     Raises
     ------
     InputError
-        Names the field, what was found and what was expected.
+        Names the field, with the position of the first figure that is wrong, what was found and what was expected.
     """
     lengths = ", ".join("N" if n is None else str(n) for n in shape)
     expected = f"finite {numbers}, shape ({lengths}{',' if len(shape) == 1 else ''})"
@@ -39,7 +39,8 @@ def figures(
     if numbers != "numbers":
         wrong |= array <= 0 if numbers == "numbers above 0" else array < 0
     if wrong.any():
-        raise InputError(source, field=field, found=array[wrong].item(0), expected=expected)
+        at = f"[{', '.join(map(str, np.argwhere(wrong)[0]))}]" if array.ndim else ""
+        raise InputError(source, field=field + at, found=array[wrong].item(0), expected=expected)
     return array
 
 

@@ -39,7 +39,9 @@ def test_the_readme_shows_what_the_demo_prints_and_draws():
     drawn = re.findall(r">([\d.]+) h</text>", tables.printed("demo-picture"))
     rows = [line.split() for line in tables.printed("demo").splitlines() if re.match(r" \w+ +\d", line)]
     assert len(rows) == 9
-    assert {f"{float(row[1].strip('*')):.1f}" for row in rows} <= set(drawn)
+    hours = np.array([float(row[1].strip("*")) for row in rows])
+    # rounded twice where the picture is rounded once
+    assert np.abs(hours[:, None] - np.array(drawn, dtype=float)).min(axis=1).max() < 0.056
 
 
 def test_a_stale_table_is_found_and_written_and_a_check_records_nothing(monkeypatch, tmp_path, capsys):

@@ -3,11 +3,10 @@
 from formulations.goodput.optimus import least_remaining_time, marginal_gains
 from formulations.goodput.pollux import PowerMean, Selection, fittest_selection
 from formulations.goodput.pollux_nodes import NodeProgram, NodeSelection, solve_on_nodes
-from formulations.goodput.search import GeneticSearch, Searched, search_on_nodes
+from formulations.goodput.search import Searched, search_on_nodes
 from formulations.goodput.sia import SiaProgram, relative_goodput
 
 __all__ = [
-    "GeneticSearch",
     "NodeProgram",
     "NodeSelection",
     "PowerMean",

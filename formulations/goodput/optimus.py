@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike
 
+from formulations.arguments import figures
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
@@ -79,9 +80,6 @@ def least_remaining_time(
     remaining_seconds : (C,) T, what the job of a column still needs with it.
     capacity : (M,) GPUs.
     """
-    times = np.asarray(remaining_seconds, dtype=np.float64)
-    if times.shape != (ways.n_columns,) or not (np.isfinite(times) & (times >= 0)).all():
-        expected = f"{ways.n_columns} finite figures of at least 0"
-        raise InputError("remaining time", found=times.shape, expected=expected)
+    times = figures("remaining time", "seconds", remaining_seconds, (ways.n_columns,), "numbers of at least 0")
     goals = [Total(np.ones(ways.n_columns)), Total(times, maximise=False)]
     return solve_columns(ColumnProgram(ways, capacity, whole=True), goals, solver=solver, seconds=seconds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from formulations.arguments import figures
 from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
@@ -57,7 +58,7 @@ class PowerMean:
         if self.power == 0:
             return float(exp(total / n_jobs))
         average = total / n_jobs * float(np.sign(self.power))
-        return float(power(max(average, 0.0), 1.0 / self.power)) if average > 0 else 0.0
+        return float(power(average, 1.0 / self.power)) if average > 0 else 0.0
 
     def of(self, speedup: ArrayLike) -> float:
         """The mean of speedups (N,)."""
@@ -78,11 +79,6 @@ class Selection:
     solution: ColumnSolution
     fitness: float
     bound: float
-
-    @property
-    def x(self) -> Floats:
-        """(C,) the columns that are chosen."""
-        return self.solution.x
 
 
 def fittest_selection(
@@ -110,9 +106,7 @@ def fittest_selection(
     mean : the published harmonic mean if omitted.
     """
     mean = PowerMean() if mean is None else mean
-    s = np.asarray(speedup, dtype=np.float64)
-    if s.shape != (ways.n_columns,) or not (np.isfinite(s) & (s >= 0)).all():
-        raise InputError(_SOURCE, field="speedup", found=s.shape, expected=f"{ways.n_columns} figures of at least 0")
+    s = figures(_SOURCE, "speedup", speedup, (ways.n_columns,), "numbers of at least 0")
     nothing = float(mean.terms(0.0))
     # the largest term is that of a job without GPUs: the program is scaled by it
     scale = max(abs(nothing), 1.0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from formulations.core.solution import TOLERANCE, SolverError
+from formulations.arguments import figures
+from formulations.core.solution import TOLERANCE
 from formulations.goodput.pollux import PowerMean
 from formulations.reference.mixed_integer import Highs, RowBuilder
 from formulations.reference.stopping import StopRule
@@ -42,31 +43,28 @@ class NodeProgram:
     mean: PowerMean = field(default_factory=PowerMean)
 
     def __post_init__(self) -> None:
-        C, N = self.ways.n_columns, self.ways.n_jobs
-        shapes = {"nodes": (C,), "speedup": (C,), "held": (N, self.n_nodes), "held_speedup": (N,)}
-        for name, shape in shapes.items():
-            if np.shape(getattr(self, name)) != shape:
-                raise InputError(_SOURCE, field=name, found=np.shape(getattr(self, name)), expected=f"shape {shape}")
-        if len(self.ways.pools) != 1:
-            raise InputError(_SOURCE, field="pools", found=self.ways.pools, expected="one")
-        fits = (self.nodes >= 1) & (self.nodes <= np.minimum(self.ways.gpus, self.n_nodes))
-        if not (fits & (self.ways.gpus <= self.nodes * self.gpus_per_node)).all():
-            expected = f"GPUs on 1 to {self.n_nodes} nodes of {self.gpus_per_node}"
-            raise InputError(_SOURCE, field="nodes", found=self.nodes.tolist(), expected=expected)
+        C, N, n, g = self.ways.n_columns, self.ways.n_jobs, self.n_nodes, self.gpus_per_node
+        for name, shape in {"nodes": (C,), "speedup": (C,), "held": (N, n), "held_speedup": (N,)}.items():
+            figures(_SOURCE, name, getattr(self, name), shape, "numbers of at least 0")
+        gpus, nodes = self.ways.gpus, self.nodes
+        fits = (nodes >= 1) & (nodes <= np.minimum(gpus, n)) & (gpus <= nodes * g)
+        for name, good, expected in (
+            ("ways", len(self.ways.pools) == 1, "one pool"),
+            ("held", self.held.sum(axis=0) <= g, f"at most {g} GPUs on each node"),
+            ("nodes", fits, f"GPUs on 1 to {n} nodes of {g}"),
+        ):
+            if not np.all(good):
+                raise InputError(_SOURCE, field=name, found=getattr(self, name), expected=expected)
 
     def fitness(self, gpus: Ints) -> float:
         """The mean for `gpus` (N, n) of jobs on nodes; InputError where a job has no such column."""
-        speedups = np.zeros(len(gpus))
-        spread, total = (gpus > 0).sum(axis=1), gpus.sum(axis=1)
-        for i in np.flatnonzero(total):
-            if (gpus[i] == self.held[i]).all():
-                speedups[i] = self.held_speedup[i]
-                continue
-            of_job = slice(self.ways.offsets[i], self.ways.offsets[i + 1])
-            same = (self.ways.gpus[of_job] == total[i]) & (self.nodes[of_job] == spread[i])
-            if not same.any():
-                raise InputError(_SOURCE, field="gpus", found=gpus[i].tolist(), expected="a column of the job")
-            speedups[i] = self.speedup[of_job][same][0]
+        job, spread, total = self.ways.job, (gpus > 0).sum(axis=1), gpus.sum(axis=1)
+        keeps = (gpus == self.held).all(axis=1)
+        runs = (self.ways.gpus == total[job]) & (self.nodes == spread[job]) & ~keeps[job]
+        speedups, lacks = np.where(keeps, self.held_speedup, 0.0), (total > 0) & ~keeps
+        speedups[job[runs]], lacks[job[runs]] = self.speedup[runs], False
+        if lacks.any():
+            raise InputError(_SOURCE, field="gpus", found=gpus[lacks][0].tolist(), expected="a column of the job")
         return self.mean.of(speedups)
 
 
@@ -94,89 +92,57 @@ class NodeSelection:
         return (self.bound - self.fitness) / max(self.bound, 1e-300)
 
 
-def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf, start: Ints | None = None) -> NodeSelection:
+def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf) -> NodeSelection:
     """The largest power mean, by branch and bound in HiGHS::
 
-        max  sum_i sum_c f(s_c) x_ic + f(h_i) k_i + f(0) (1 - sum_c x_ic - k_i)         f(s) = sign(p) (s + e)^p
-        s.t. sum_c x_ic + k_i <= 1                        one way to run, or to keep what is held (k)
-             sum_n y_in = sum_c gpus_c x_ic + held_i k_i,   sum_n u_in = sum_c nodes_c x_ic + spread_i k_i
-             u_in <= y_in <= g u_in,   sum_i y_in <= g     y GPUs on node n, u whether there are any
-             b_in k_i <= y_in <= b_in k_i + g (1 - k_i)    who keeps, keeps each node's
-             d_in >= u_in + D_i - 1,   sum_i d_in <= 1     one job of several nodes (D) on each node
+        max  sum_i sum_c f(s_c) x_ic + f(0) (1 - sum_c x_ic)                        f(s) = sign(p) (s + e)^p
+        s.t. sum_c x_ic <= 1                              one way to run; to keep what is held is one more column
+             sum_n y_in = sum_c gpus_c x_ic               y GPUs on node n
+             sum_n a_in = sum_{c: nodes_c = 1} x_ic,   sum_n d_in = sum_{c: nodes_c > 1} nodes_c x_ic
+             a_in + d_in <= y_in <= g (a_in + d_in)       a whether these are all of the job's, d: some of them
+             sum_i y_in <= g,   sum_i d_in <= 1           one job of several nodes on each
+             y_in >= b_in x_ik                            who keeps, keeps each node's
 
     Parameters
     ----------
-    seconds : limit of the search; the best that is found by then is "feasible".
-    start : (N, n) GPUs on nodes to begin with: nothing worse is returned.
-
-    Raises
-    ------
-    SolverError
-        HiGHS found nothing within `seconds`.
+    seconds : limit of the search; the best that is found by then, or else what is held, is "feasible".
     """
-    if not program.held.size:
-        return NodeSelection(program.held, 0.0, 0.0, "optimal")
-    model = _Model(program)
-    answer = Highs(model.stated, {"mip_feasibility_tolerance": 1e-9}).solve(
-        StopRule(absolute_gap=1e-9, seconds=seconds), start=None if start is None else model.point(program, start)
-    )
-    found = answer.columns
-    if found is None:
-        raise SolverError(f"no GPUs on nodes found: HiGHS stopped with {answer.note}")
-    gpus = np.rint(found[model.on_nodes]).astype(np.int64).reshape(program.held.shape)
-    fitness = program.fitness(gpus)
-    if start is not None and program.fitness(start) > fitness:
-        gpus, fitness = start, program.fitness(start)
-    N = program.ways.n_jobs
-    total = answer.bound * model.scale + float(program.mean.terms(0.0)) * N
+    ways, held, g = program.ways, program.held, float(program.gpus_per_node)
+    N, n = held.shape
+    if not held.size:
+        return NodeSelection(held, 0.0, 0.0, "optimal")
+    holders = np.flatnonzero(held.any(axis=1))
+    job = np.concatenate([ways.job, holders])
+    gpus = np.concatenate([ways.gpus, held[holders].sum(axis=1)])
+    nodes = np.concatenate([program.nodes, (held[holders] > 0).sum(axis=1)])
+    speedup = np.concatenate([program.speedup, program.held_speedup[holders]])
+    x, y, a, d = np.split(np.arange(len(job) + 3 * N * n), np.cumsum([len(job), N * n, N * n]))
+    cells = np.arange(N * n)
+    of, on = np.divmod(cells, n)
+    rows = RowBuilder(len(job) + 3 * N * n)
+    rows.add(N, [(job, x, 1.0)], -np.inf, 1.0)
+    for counted, each in ((y, gpus), (a, nodes == 1), (d, nodes * (nodes > 1))):
+        rows.add(N, [(job, x, each), (of, counted, -1.0)], 0.0, 0.0)
+    rows.add(N * n, [(cells, y, 1.0), (cells, a, -1.0), (cells, d, -1.0)], 0.0, np.inf)
+    rows.add(N * n, [(cells, y, 1.0), (cells, a, -g), (cells, d, -g)], -np.inf, 0.0)
+    rows.add(n, [(on, y, 1.0)], -np.inf, g)
+    rows.add(n, [(on, d, 1.0)], -np.inf, 1.0)
+    kept = (holders[:, None] * n + np.arange(n), x[ways.n_columns :, None], -held[holders])
+    rows.add(N * n, [(cells, y, 1.0), kept], 0.0, np.inf)
+    nothing = float(program.mean.terms(0.0))
+    gains = program.mean.terms(speedup) - nothing
+    scale = max(float(np.abs(gains).max(initial=0.0)), 1.0)
+    cost = np.concatenate([-gains / scale, np.zeros(3 * N * n)])
+    most = np.ones(len(cost))
+    most[y] = g
+    stated = rows.program(cost, np.zeros(len(cost)), most, np.ones(len(cost), dtype=np.bool_))
+    answer = Highs(stated, {"mip_feasibility_tolerance": 1e-9}).solve(StopRule(absolute_gap=1e-9, seconds=seconds))
+    found = held if answer.columns is None else np.rint(answer.columns[y]).astype(np.int64).reshape(N, n)
+    fitness = program.fitness(found)
+    # nobody gains more than by its best column, however early the search was stopped
+    best = np.zeros(N)
+    np.maximum.at(best, job, gains)
+    total = min(-answer.bound * scale, float(best.sum())) + nothing * N
     bound = max(program.mean.of_sum(total, N), fitness)
     status = "optimal" if bound - fitness <= TOLERANCE * bound else "feasible"
-    return NodeSelection(gpus, fitness, bound, status)
-
-
-class _Model:
-    """The program in matrices; variables: x (C), k (N), y, u and d (N n each)."""
-
-    def __init__(self, program: NodeProgram) -> None:
-        ways, g = program.ways, float(program.gpus_per_node)
-        C, N, n = ways.n_columns, ways.n_jobs, program.n_nodes
-        # only who holds something can keep it
-        keeps = np.asarray(program.held.any(axis=1))
-        spread, total = (program.held > 0).sum(axis=1), program.held.sum(axis=1)
-        base = program.held.ravel().astype(np.float64)
-        jobs, cells, several = np.arange(N), np.arange(N * n), np.flatnonzero(program.nodes > 1)
-        of, on, apart = cells // n, cells % n, np.asarray(spread > 1)
-        x, k, y, u, d = np.split(np.arange(C + N + 3 * N * n), np.cumsum([C, N, N * n, N * n]))
-        rows = RowBuilder(C + N + 3 * N * n)
-        rows.add(N, [(ways.job, x, 1.0), (jobs, k, 1.0)], -np.inf, 1.0)
-        rows.add(N, [(ways.job, x, ways.gpus), (jobs, k, total), (of, y, -1.0)], 0.0, 0.0)
-        rows.add(N, [(ways.job, x, program.nodes), (jobs, k, spread), (of, u, -1.0)], 0.0, 0.0)
-        rows.add(N * n, [(cells, y, 1.0), (cells, u, -1.0)], 0.0, np.inf)
-        rows.add(N * n, [(cells, y, 1.0), (cells, u, -g)], -np.inf, 0.0)
-        rows.add(n, [(on, y, 1.0)], -np.inf, g)
-        rows.add(N * n, [(cells, k[of], -base), (cells, y, 1.0)], 0.0, np.inf)
-        rows.add(N * n, [(cells, k[of], np.where(keeps[of], g - base, 0.0)), (cells, y, 1.0)], -np.inf, g)
-        spreads = (ways.job[several, None] * n + np.arange(n), x[several, None], 1.0)
-        rows.add(N * n, [spreads, (cells, k[of], apart[of]), (cells, u, 1.0), (cells, d, -1.0)], -np.inf, 1.0)
-        rows.add(n, [(on, d, 1.0)], -np.inf, 1.0)
-        nothing = float(program.mean.terms(0.0))
-        gains = (
-            np.concatenate([program.mean.terms(program.speedup), program.mean.terms(program.held_speedup)]) - nothing
-        )
-        self.scale = max(float(np.abs(gains).max(initial=0.0)), 1.0)
-        cost = np.concatenate([gains / self.scale, np.zeros(3 * N * n)])
-        most = np.concatenate([np.ones(C), keeps.astype(np.float64), np.full(N * n, g), np.ones(2 * N * n)])
-        self.stated = replace(
-            rows.program(cost, np.zeros(len(cost)), most, np.arange(len(cost)) < C + N + 2 * N * n), maximise=True
-        )
-        self.on_nodes = slice(C + N, C + N + N * n)
-
-    def point(self, program: NodeProgram, gpus: Ints) -> Floats:
-        """The variables of GPUs on nodes (N, n)."""
-        ways = program.ways
-        spread, total = (gpus > 0).sum(axis=1), gpus.sum(axis=1)
-        keeps = (gpus == program.held).all(axis=1) & program.held.any(axis=1)
-        x = (ways.gpus == total[ways.job]) & (program.nodes == spread[ways.job]) & ~keeps[ways.job]
-        several = (gpus > 0) & (spread > 1)[:, None]
-        parts = (x, keeps, gpus, gpus > 0, several)
-        return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
+    return NodeSelection(found, fitness, bound, status)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from formulations.columns import ColumnProgram, ColumnSolution, Stage, Total, solve_columns
+from formulations.arguments import figures
+from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError
-from throughputs.arrays import Floats, Ints
+from throughputs.arrays import Floats
 from throughputs.numerics import power
 
 _SOURCE = "Sia's program"
 
 
-def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Floats:
-    """(C,) goodput of each column in multiples of the least of its job, which counts as many as it has `units`.
+def relative_goodput(ways: Configurations) -> Floats:
+    """(C,) goodput of each column in multiples of the least of its job.
 
     So a job that gains nothing from GPUs beyond its least has 1 everywhere, and goodputs of different models, in
     examples of their own per second, can be added (sec. 3.4.1).
@@ -25,22 +27,15 @@ def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Floats:
     Parameters
     ----------
     ways : columns with their goodput as rate.
-    units : (M,) GPUs of one replica on each pool: the stages of a pipeline, 1 for data-parallel jobs.
 
     Raises
     ------
     InputError
         A column has no goodput.
     """
-    if not (ways.rate > 0).all():
-        raise InputError(_SOURCE, field="goodput", found=float(ways.rate.min()), expected="above 0")
-    of_pool = np.broadcast_to(np.asarray(units, dtype=np.float64), len(ways.pools))
-    least, unit = np.full(ways.n_jobs, np.inf), np.ones(ways.n_jobs)
-    np.minimum.at(least, ways.job, ways.rate)
-    smallest = np.flatnonzero(ways.rate == least[ways.job])
-    # of several pools with the least goodput the last counts
-    unit[ways.job[smallest]] = of_pool[ways.pool[smallest]]
-    return np.asarray(ways.rate / least[ways.job] * unit[ways.job])
+    goodput, least = figures(_SOURCE, "goodput", ways.rate, (None,)), np.full(ways.n_jobs, np.inf)
+    np.minimum.at(least, ways.job, goodput)
+    return np.asarray(goodput / least[ways.job])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +77,12 @@ class SiaProgram:
     decimals: int | None = None
     most_cost: float = np.inf
     ties: ArrayLike = 0.0
-    costs: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         N = self.ways.n_jobs
         for name, kind in (("restart", float), ("held", np.int64), ("pinned", bool), ("weights", float)):
             object.__setattr__(self, name, np.broadcast_to(np.asarray(getattr(self, name), dtype=kind), N))
-        goodput = np.asarray(self.goodput, dtype=np.float64)
-        if goodput.shape != (self.ways.n_columns,) or not (goodput > 0).all():
-            expected = f"{self.ways.n_columns} figures above 0"
-            raise InputError(_SOURCE, field="goodput", found=goodput.shape, expected=expected)
+        figures(_SOURCE, "goodput", self.goodput, (self.ways.n_columns,))
         if not np.isfinite(self.power) or self.power == 0:
             raise InputError(_SOURCE, field="power", found=self.power, expected="finite, not 0")
         held = np.asarray(self.held)
@@ -100,14 +91,16 @@ class SiaProgram:
             raise InputError(_SOURCE, field="held", found=held.tolist(), expected="a column of the job itself, or -1")
         if (np.asarray(self.pinned) & (held < 0)).any():
             raise InputError(_SOURCE, field="pinned", found="a job without a column", expected="jobs that hold one")
-        object.__setattr__(self, "costs", self._costs(goodput, held, holds))
 
-    def _costs(self, goodput: Floats, held: Ints, holds: Ints) -> Floats:
+    @cached_property
+    def costs(self) -> Floats:
+        """(C,) A."""
+        held = np.asarray(self.held)
         left = np.where(held >= 0, np.asarray(self.restart), 1.0)[self.ways.job]
-        left[held[holds]] = 1.0
+        left[held[held >= 0]] = 1.0
         # nothing of its goodput is left to a job that restarts as often as it runs
         with np.errstate(divide="ignore"):
-            costs = power(goodput * left, self.power)
+            costs = power(np.asarray(self.goodput, dtype=np.float64) * left, self.power)
         if self.decimals is not None:
             costs = np.round(costs, self.decimals)
         return np.minimum(costs, min(self.most_cost, _WORST))
@@ -123,6 +116,14 @@ class SiaProgram:
         gains = self.costs + self.penalty if self.maximises else self.penalty - self.costs
         return np.asarray(np.asarray(self.weights)[self.ways.job] * gains)
 
+    @cached_property
+    def unit(self) -> float:
+        """The step to which costs are rounded, where all values are multiples of it; else 1."""
+        unit = float(f"1e-{self.decimals or 0}")
+        steps = self.values / unit
+        far = np.abs(steps - np.rint(steps)) > _ROUNDING * np.maximum(np.abs(steps), 1.0)
+        return 1.0 if far.any() else unit
+
     def objective(self, x: Floats) -> float:
         """The sum above at a choice `x` (C,)."""
         total = float(np.add.reduce(self.values * x))
@@ -130,7 +131,7 @@ class SiaProgram:
         return total - nothing if self.maximises else nothing - total
 
     def solve(self, solver: str = "auto", seconds: float = TIME_LIMIT_SECONDS) -> ColumnSolution:
-        """The choice of the least cost, with its proof; a job gets no more GPUs than its cost is lower for.
+        """The choice of the least cost, with its proof in `unit`; a job gets no more GPUs than its cost is lower for.
 
         Raises
         ------
@@ -141,34 +142,9 @@ class SiaProgram:
         others = pinned[self.ways.job]
         others[held[pinned]] = False
         program = ColumnProgram(self.ways, self.capacity, whole=True, exactly=pinned, most=np.where(others, 0.0, 1.0))
-        step = self._step()
-        values = np.rint(self.values / step) + np.asarray(self.ties) if step else self.values
-        found = solve_columns(program, Total(values), solver=solver, seconds=seconds)
-        return found if not step else replace(found, stages=tuple(_in_units(stage, step) for stage in found.stages))
-
-    def _step(self) -> float:
-        """What all values are multiples of; 0 where there is no such step.
-
-        Whole numbers of steps are proven to be best as soon as the bound is less than one step away.
-        """
-        if self.decimals is None:
-            return 0.0
-        step = 1.0
-        for _ in range(self.decimals):
-            step /= 10.0
-        steps = self.values / step
-        return step if (np.abs(steps - np.rint(steps)) <= _ROUNDING * np.maximum(np.abs(steps), 1.0)).all() else 0.0
-
-
-def _in_units(stage: Stage, unit: float) -> Stage:
-    """What was proven in steps of a `unit`."""
-    return replace(
-        stage,
-        objective=stage.objective * unit,
-        bound=stage.bound * unit,
-        prices=stage.prices * unit,
-        multipliers=stage.multipliers * unit,
-    )
+        # whole numbers of steps are proven to be best as soon as the bound is less than one step away
+        values = self.values if self.unit == 1 else np.rint(self.values / self.unit) + np.asarray(self.ties)
+        return solve_columns(program, Total(values), solver=solver, seconds=seconds)
 
 
 _WORST = 1e6

@@ -7,8 +7,8 @@
 ...     value=np.array([10.0, 10.0, 8.0]), capacity=np.array([2, 2, 2]), objective="minimize",
 ... )
 >>> leases = solve_leases(program)
->>> leases.status, leases.value, leases.schedule.astype(int).tolist()
-('optimal', 20.0, [[0, 1, 1], [1, 0, 0]])
+>>> leases.status, leases.objective, leases.schedule.astype(int).tolist()
+('optimal', 19.5, [[0, 1, 1], [1, 0, 0]])
 """
 
 from formulations.leases.packing import greedy_choice, latest_slots, packs, slot_by_slot

@@ -7,6 +7,8 @@ fails does not prove that none exists.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from formulations.leases.program import LeaseProgram
@@ -19,6 +21,24 @@ def latest_slots(free: Ints, gpus: int, needed: int, deadline: int) -> Ints | No
     return room[len(room) - needed :] if len(room) >= needed else None
 
 
+def _placed(
+    free: Ints, gpus: Ints, needed: Ints, deadline: Ints, job: Ints, value: Floats
+) -> Iterator[tuple[int, Ints | None]]:
+    """Options in order, those of jobs that have slots left out, and the latest slots with room; None: too few have it.
+
+    By value, then wide ones, then those with the least slack, then those due last.
+    """
+    left, served = free.copy(), set[int]()
+    for r in np.lexsort((-deadline, deadline - needed, -gpus, -value)).tolist():
+        if job[r] in served:
+            continue
+        slots = latest_slots(left, int(gpus[r]), int(needed[r]), int(deadline[r]))
+        if slots is not None:
+            served.add(int(job[r]))
+            left[slots] -= gpus[r]
+        yield r, slots
+
+
 def packs(free: Ints, gpus: Ints, needed: Ints, deadline: Ints, job: Ints) -> bool:
     """Whether all jobs find room: wide ones first, then those with the least slack, then those due last.
 
@@ -28,17 +48,8 @@ def packs(free: Ints, gpus: Ints, needed: Ints, deadline: Ints, job: Ints) -> bo
     gpus, needed, deadline, job : (R,) the options; of a job with several only the one with the least slack is looked
         at, as published.
     """
-    left = free.copy()
-    seen: set[int] = set()
-    for r in np.lexsort((-deadline, deadline - needed, -gpus)).tolist():
-        if job[r] in seen:
-            continue
-        seen.add(int(job[r]))
-        slots = latest_slots(left, int(gpus[r]), int(needed[r]), int(deadline[r]))
-        if slots is None:
-            return False
-        left[slots] -= gpus[r]
-    return True
+    equal = np.zeros(len(job))
+    return all(slots is not None for _, slots in _placed(free, gpus, needed, deadline, job, equal))
 
 
 def greedy_choice(program: LeaseProgram) -> tuple[Ints, Flags]:
@@ -47,20 +58,13 @@ def greedy_choice(program: LeaseProgram) -> tuple[Ints, Flags]:
     Options in the order of value, then wide ones, then those with the least slack, then those due last; the first one
     of a job for which there is room is taken.
     """
-    n, D = program.needed[program.job], program.deadline
-    g, v = program.gpus[program.job], _negative(program.value)
-    left = program.capacity.copy()
+    job, free = program.job, program.capacity
     option = np.full(program.n_jobs, -1, dtype=np.int64)
     schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
-    for r in np.lexsort((-D, D - n, -g, v)).tolist():
-        j = int(program.job[r])
-        if option[j] >= 0:
-            continue
-        slots = latest_slots(left, int(g[r]), int(n[r]), int(D[r]))
+    for r, slots in _placed(free, program.gpus[job], program.needed[job], program.deadline, job, program.value):
         if slots is not None:
-            option[j] = r
-            schedule[j, slots] = True
-            left[slots] -= g[r]
+            option[job[r]] = r
+            schedule[job[r], slots] = True
     return option, schedule
 
 
@@ -72,42 +76,27 @@ def slot_by_slot(program: LeaseProgram, option: Ints, first: Flags) -> Flags | N
     is one (in reverse time it is the longest job first, which ends all of them soonest). Wide gangs first is the order
     that is tried next, as it leaves no GPU idle where widths divide each other.
     """
-    taken = option >= 0
+    taken, gpus = option >= 0, program.gpus
     needed = np.where(taken, program.needed, 0) - first
     due = np.where(taken, program.deadline[np.maximum(option, 0)], 0)
-    if int(program.gpus[first].sum()) > program.capacity[0] or (needed < 0).any():
+    if int(gpus[first].sum()) > program.capacity[0] or (needed < 0).any():
         return None
     for wide_first in (False, True):
-        schedule = _filled_backwards(program, needed.copy(), due, wide_first=wide_first)
-        if schedule is not None:
-            schedule[:, 0] = first
+        left = needed.copy()
+        schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
+        schedule[:, 0] = first
+        for slot in range(program.n_slots - 1, 0, -1):
+            jobs = np.flatnonzero((left > 0) & (due > slot))
+            keys = (-left[jobs], -gpus[jobs]) if wide_first else (-gpus[jobs], -left[jobs])
+            # jobs that need every slot that is left; where one of them finds no room it is late in the end
+            order = jobs[np.lexsort((*keys, left[jobs] < slot))]
+            free, runs = int(program.capacity[slot]), []
+            for job, width in zip(order.tolist(), gpus[order].tolist(), strict=True):
+                if width <= free:
+                    runs.append(job)
+                    free -= width
+            schedule[runs, slot] = True
+            left[runs] -= 1
+        if not left.any():
             return schedule
     return None
-
-
-def _filled_backwards(program: LeaseProgram, left: Ints, due: Ints, *, wide_first: bool) -> Flags | None:
-    """Slots after the first for so many leases (J,) of each job."""
-    gpus = program.gpus
-    schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
-    for slot in range(program.n_slots - 1, 0, -1):
-        jobs = np.flatnonzero((left > 0) & (due > slot))
-        urgent = left[jobs] == slot
-        keys = (-left[jobs], -gpus[jobs]) if wide_first else (-gpus[jobs], -left[jobs])
-        order = jobs[np.lexsort((*keys, ~urgent))]
-        free = int(program.capacity[slot])
-        if int(gpus[jobs[urgent]].sum()) > free:
-            return None
-        runs = []
-        for job, width in zip(order.tolist(), gpus[order].tolist(), strict=True):
-            if width <= free:
-                runs.append(job)
-                free -= width
-                if not free:
-                    break
-        schedule[runs, slot] = True
-        left[runs] -= 1
-    return None if left.any() else schedule
-
-
-def _negative(values: Floats) -> Floats:
-    return -np.asarray(values, dtype=np.float64)

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from formulations.arguments import figures
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints
 
@@ -62,23 +63,19 @@ class LeaseProgram:
 
     def __post_init__(self) -> None:
         J, R = len(self.gpus), len(self.job)
-        for name, length in (("needed", J), ("deadline", R), ("value", R)):
-            if len(getattr(self, name)) != length:
-                found = len(getattr(self, name))
-                raise InputError("lease program", field=name, found=found, expected=f"{length} entries")
+        for name, length, numbers in (
+            ("gpus", J, "numbers above 0"),
+            ("needed", J, "numbers above 0"),
+            ("deadline", R, "numbers"),
+            ("value", R, "numbers of at least 0"),
+            ("capacity", None, "numbers of at least 0"),
+        ):
+            figures("lease program", name, getattr(self, name), (length,), numbers)
         if self.objective not in SIGNS:
             raise InputError("lease program", field="objective", found=self.objective, expected=", ".join(SIGNS))
-        if J and (self.gpus.min() < 1 or self.needed.min() < 1):
-            raise InputError("lease program", field="gpus, needed", found="a number below 1", expected="at least 1")
-        present = np.unique(self.job)
-        if not np.array_equal(present, np.arange(J)) or (np.diff(self.job) < 0).any():
-            raise InputError(
-                "lease program", field="job", found=self.job.tolist(), expected="jobs in order, all of them"
-            )
-        if not np.isfinite(self.value).all() or (self.value < 0).any():
-            raise InputError("lease program", field="value", found=self.value.tolist(), expected="values of at least 0")
-        if (self.capacity < 0).any():
-            raise InputError("lease program", field="capacity", found=self.capacity.tolist(), expected="at least 0")
+        if not np.array_equal(np.unique(self.job), np.arange(J)) or (np.diff(self.job) < 0).any():
+            found = self.job.tolist()
+            raise InputError("lease program", field="job", found=found, expected="jobs in order, all of them")
 
     @property
     def n_jobs(self) -> int:
@@ -103,18 +100,21 @@ class LeaseProgram:
         return np.where(np.arange(len(self.value)) == 0, self.value, 0.0)
 
     @property
+    def keep_bonus(self) -> float:
+        """What keeping a job counts where jobs may be dropped, so that the most are kept."""
+        return float(self.option_values.max(initial=0.0)) * self.n_jobs + 2.0
+
+    @property
     def possible(self) -> Flags:
         """(R,) options whose deadline leaves as many slots as the job needs, with room for its GPUs alone."""
-        room = self.capacity[None, :] >= self.gpus[:, None]
-        before = np.concatenate([np.zeros((self.n_jobs, 1), dtype=np.int64), room.cumsum(axis=1)], axis=1)
-        slots = np.clip(self.deadline, 0, self.n_slots)
-        return np.asarray(before[self.job, slots] >= self.needed[self.job])
+        room = self.capacity >= self.gpus[self.job][:, None]
+        before = np.arange(self.n_slots) < self.deadline[:, None]
+        return np.asarray((room & before).sum(axis=1) >= self.needed[self.job])
 
     def worth(self, option: Ints, schedule: Flags) -> tuple[float, int]:
         """Value of the options (J,) (-1: none) and GPUs of slot 0 of a schedule (J, T)."""
         chosen = option[option >= 0]
-        first = schedule[:, 0] if self.n_slots else np.zeros(self.n_jobs, dtype=np.bool_)
-        return float(self.option_values[chosen].sum()), int(self.gpus[first].sum())
+        return float(self.option_values[chosen].sum()), int(self.gpus[schedule[:, :1].any(axis=1)].sum())
 
     def ranks(self, option: Ints) -> Ints:
         """(J,) how urgent each job is with its option (J,), 0 first.
@@ -122,9 +122,7 @@ class LeaseProgram:
         By least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of jobs.
         """
         slack = np.where(option >= 0, self.deadline[np.maximum(option, 0)], self.n_slots) - self.needed
-        ranks = np.empty(self.n_jobs, dtype=np.int64)
-        ranks[np.lexsort((-self.needed, -self.gpus, slack))] = np.arange(self.n_jobs)
-        return ranks
+        return np.argsort(np.lexsort((-self.needed, -self.gpus, slack)))
 
     def check(self, option: Ints, schedule: Flags) -> str:
         """What is wrong with a choice and a schedule; empty for nothing."""

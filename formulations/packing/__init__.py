@@ -16,7 +16,7 @@
 
 from formulations.packing.greedy import Greedy, first_hosts
 from formulations.packing.jobs import PackingJobs, PackingLimits, admissible_pairs
-from formulations.packing.program import PairSolution, best_pairs, pair_savings, value_of_pairs
+from formulations.packing.program import PairSolution, best_pairs, pair_savings
 
 __all__ = [
     "Greedy",
@@ -27,5 +27,4 @@ __all__ = [
     "best_pairs",
     "first_hosts",
     "pair_savings",
-    "value_of_pairs",
 ]

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.arguments import figures
-from throughputs import InputError
-from throughputs.arrays import Flags, Floats, Ints, Values
+from throughputs.arrays import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,35 +34,22 @@ class PackingJobs:
     kind: Ints
 
     def __init__(self, gpus: ArrayLike, score: ArrayLike, length: ArrayLike, kind: ArrayLike) -> None:
-        columns = {"gpus": gpus, "score": score, "kind": kind}
+        columns = {"gpus": gpus, "score": score, "length": length, "kind": kind}
         for name, values in columns.items():
-            object.__setattr__(self, name, np.asarray(values, dtype=np.int64))
-        object.__setattr__(self, "length", np.asarray(length, dtype=np.float64))
-        for name, least in (("gpus", 1), ("score", 0), ("length", 0), ("kind", 0)):
-            column = getattr(self, name)
-            if column.shape != (len(self.gpus),):
-                raise InputError("packing", field=name, found=column.shape, expected=f"shape ({len(self.gpus)},)")
-            if not (column >= least).all():
-                found = column[np.argmin(column >= least)].item()
-                raise InputError("packing", field=name, found=found, expected=f"at least {least}")
+            numbers = "numbers above 0" if name == "gpus" else "numbers of at least 0"
+            column = figures("packing", name, values, (len(np.atleast_1d(gpus)),), numbers)
+            object.__setattr__(self, name, column if name == "length" else column.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.gpus)
 
     def part(self, rows: slice) -> PackingJobs:
         """Some of the jobs."""
-        return _made({name: values[rows] for name, values in vars(self).items()})
+        return PackingJobs(*(values[rows] for values in vars(self).values()))
 
     def followed_by(self, others: PackingJobs) -> PackingJobs:
         """These jobs, then the others."""
-        return _made({name: np.concatenate([values, getattr(others, name)]) for name, values in vars(self).items()})
-
-
-def _made(columns: dict[str, Values]) -> PackingJobs:
-    """Of columns that have been looked at."""
-    jobs = object.__new__(PackingJobs)
-    vars(jobs).update(columns)
-    return jobs
+        return PackingJobs(*map(np.concatenate, zip(vars(self).values(), vars(others).values(), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -89,10 +75,9 @@ class PackingLimits:
     length_ratio: float = 2.0
 
     def __post_init__(self) -> None:
-        for name, least in (("score_budget", 0), ("largest_gang", 1), ("length_ratio", 0)):
-            if not getattr(self, name) >= least:
-                found, expected = getattr(self, name), f"at least {least}"
-                raise InputError("packing", field=name, found=found, expected=expected)
+        for name in ("score_budget", "length_ratio"):
+            figures("packing", name, getattr(self, name), (), "numbers of at least 0")
+        figures("packing", "largest_gang", self.largest_gang, ())
 
 
 def admissible_pairs(guests: PackingJobs, hosts: PackingJobs, retained: ArrayLike, limits: PackingLimits) -> Flags:

@@ -101,52 +101,34 @@ def best_pairs(
     Gangs of one size are a program of their own (`scipy.optimize.linear_sum_assignment`). Parameters and errors are
     those of `pair_savings`.
     """
+    from scipy.optimize import linear_sum_assignment
+
     savings = pair_savings(
         guests, hosts, retained, limits, remaining=remaining, host_remaining=host_remaining, wait=wait
     )
-    host = np.full(len(guests), -1, dtype=np.int64)
+    host, saves = np.full(len(guests), -1, dtype=np.int64), (savings > 0).any(axis=1)
     guest_prices, host_prices = np.zeros(len(guests)), np.zeros(len(hosts))
-    for size in np.unique(guests.gpus).tolist():
-        rows, columns = np.flatnonzero(guests.gpus == size), np.flatnonzero(hosts.gpus == size)
+    value = 0.0
+    for size in np.unique(guests.gpus[saves]):
+        rows, columns = np.flatnonzero(saves & (guests.gpus == size)), np.flatnonzero(hosts.gpus == size)
         part = np.maximum(savings[np.ix_(rows, columns)], 0.0)
-        used = part.any(axis=1)
-        rows, part = rows[used], part[used]
-        if not len(rows):
-            continue
-        chosen = _assign(part)
-        host[rows] = np.where(chosen >= 0, columns[chosen], -1)
-        host_prices[columns] = _host_prices(part, chosen)
+        who, joins = linear_sum_assignment(part, maximize=True)
+        who, joins = who[part[who, joins] > 0], joins[part[who, joins] > 0]
+        host[rows[who]] = columns[joins]
+        value += float(part[who, joins].sum())
+        host_prices[columns] = _host_prices(part, who, joins)
         guest_prices[rows] = np.maximum((part - host_prices[columns]).max(axis=1), 0.0)
-    value = value_of_pairs(savings, host)
     bound = max(float(guest_prices.sum() + host_prices.sum()), value)
     return PairSolution(host, value, bound, guest_prices, host_prices)
 
 
-def value_of_pairs(savings: Floats, host: Ints) -> float:
-    """GPU seconds that the pairs of `host` (W,) save, with -1 for a guest that joins nobody."""
-    joins = np.flatnonzero(host >= 0)
-    return float(savings[joins, host[joins]].sum())
+def _host_prices(savings: Floats, inside: Ints, at: Ints) -> Floats:
+    """(R,) the least prices of hosts at which nobody gains by another host, with the guests `inside` on the hosts `at`.
 
-
-def _assign(savings: Floats) -> Ints:
-    """(W,) the host of each guest at the most savings, all of which are at least 0; -1 for none."""
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(savings, maximize=True)
-    chosen = np.full(len(savings), -1, dtype=np.int64)
-    worthwhile = savings[rows, columns] > 0
-    chosen[rows[worthwhile]] = columns[worthwhile]
-    return chosen
-
-
-def _host_prices(savings: Floats, chosen: Ints) -> Floats:
-    """(R,) the least prices of hosts at which nobody gains by another host; they begin at what outsiders would pay.
-
-    A guest at host k that would save more at host j by x asks for ``v_j >= v_k + x``. At an optimum these asks have no
-    ascending circle, so that prices settle after as many passes as the longest chain has guests.
+    They begin at what outsiders would pay. A guest at host k that would save more at host j by x asks for
+    ``v_j >= v_k + x``. At an optimum these asks have no ascending circle, so that prices settle after as many passes as
+    the longest chain has guests.
     """
-    inside = np.flatnonzero(chosen >= 0)
-    at = chosen[inside]
     more: Floats = savings[inside] - savings[inside, at][:, None]
     outside = np.delete(savings, inside, axis=0)
     prices: Floats = outside.max(axis=0, initial=0.0)

@@ -10,19 +10,14 @@ from formulations.interior_point.method import InteriorPoint, StructuredProgram,
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import keep, respond_all
 from formulations.prices.goals import Goal, Place
-from formulations.prices.vertex import Tied, solve_vertex
 from throughputs.arrays import Floats
 from throughputs.numerics import dot, matmul
 
 _PRECISION = 1e-13
-"""Precision of a program, by which tied jobs are told from the others."""
+"""Relative gap of the last program."""
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
-
-_APART, _MOST_TIED = 1e-7, 128
-"""Difference of a share from that of the best mix, or of a throughput from the demand, by which a job counts as tied;
-how many such jobs may be."""
 
 _CLEARED = 1e-8
 """Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
@@ -30,9 +25,9 @@ _CLEARED = 1e-8
 _LEAST_LEFT = 1e-6
 """Part of a type that has to be left for jobs that share their time, so that their program has an interior."""
 
-_MOST_LEVELS, _NEARLY_LINEAR, _BENT = 6, 1e-3, 10.0
+_MOST_LEVELS, _NEARLY_LINEAR = 8, 1e-6
 """Where demands are not linear in the level: programs at most; change of the level after which they need not be drawn
-up again; by how much demands may bend per square of the change."""
+up again."""
 
 
 class Crossover:
@@ -48,18 +43,12 @@ class Crossover:
 
         RuntimeError when it cannot be found or does not clear the market.
         """
-        before = place.level
         point, place = self._solved(undecided, settled, place)
         if self._off(settled, place):
             return None, place
-        shares = point.shares.T[: len(undecided)]
-        bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
-        exact = (
-            None
-            if self.goal.budget is not None
-            else self._at_vertex(undecided, settled, shares, place, max(_APART, bent))
-        )
-        return self._whole(*(exact or (undecided, shares, place))), place
+        # what their time is worth follows from their mixes at the exact prices
+        undecided.choose(place)
+        return self._whole(undecided, point.shares.T[: len(undecided)], place), place
 
     def _solved(self, active: ActiveSet, settled: Settled, place: Place) -> tuple[InteriorPoint, Place]:
         """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level."""
@@ -155,47 +144,6 @@ class Crossover:
         return float((off * self.capacity).max()) > _NEGLIGIBLE_WORTH * max(
             dot(place.prices, self.capacity), self.goal.most
         )
-
-    def _at_vertex(
-        self, undecided: ActiveSet, settled: Settled, shares: Floats, place: Place, apart: float
-    ) -> tuple[ActiveSet, Floats, Place] | None:
-        """Shares of the jobs that are tied at the exact prices, and the exact level; None where rounding is in the way.
-
-        Tied is a job whose shares, of those of the undecided (their number, M), are `apart` from those of its best
-        mix. The mixes of the others are noted.
-        """
-        undecided.choose(place)
-        market = undecided.goal.market(place)
-        x = np.ascontiguousarray(shares)
-        mixed, multipliers = np.empty_like(x), np.empty(len(x))
-        respond_all(undecided.jobs, market, undecided.states, mixed, multipliers)
-        free = np.flatnonzero((np.abs(x - mixed) > apart).any(axis=1))
-        if len(free) > _MOST_TIED:
-            return None
-        loads = undecided.jobs.loads.copy()
-        loads[free] = 0.0
-        totals = keep(undecided.jobs, market, undecided.states, loads)
-        tied, costly = undecided.take(free), place.prices > 0
-        self.everyone.note(undecided)
-        rates, wanted = tied.jobs.rates, tied.goal.market(place)
-        demand = np.zeros(len(free)) if wanted.demand is None else wanted.demand
-        growth = np.zeros(len(free)) if wanted.growth is None else wanted.growth
-        bound = (demand > 0) & (np.einsum("ij,ij->i", rates, x[free]) <= demand * (1.0 + apart))
-        found = solve_vertex(
-            Tied(
-                rates,
-                tied.jobs.loads,
-                np.where(bound, demand, np.nan),
-                growth,
-                x[free],
-                np.where(costly, self.capacity - settled.usage - totals.usage, np.nan),
-                settled.growth + totals.growth,
-            )
-        )
-        if found is None:
-            return None
-        shares, by = found
-        return tied, shares, Place(place.prices, self.goal.moved(place.level, by))
 
     def _whole(self, undecided: ActiveSet, their_shares: Floats, place: Place) -> Answer:
         """The others have their mixes, the undecided the shares (their number, M) that are given."""

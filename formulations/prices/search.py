@@ -59,6 +59,9 @@ _SETTLING_ERROR_OF_BUDGETS, _MARGIN_OF_BUDGETS = 0.05, 3.0
 """The same where jobs spend budgets, if few enough are then undecided, and how many times this error the prices may
 still be off by."""
 
+_MORE_MARGIN = 4.0
+"""How many times as far off prices are taken to be in each further approach."""
+
 _PRICE_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
 """Relative change of a price by which slopes are measured, and about how many jobs they are measured on."""
 
@@ -159,13 +162,18 @@ class _Search:
     def run(self) -> Answer:
         """RuntimeError when prices settle too few jobs or do not clear the market."""
         place, curvature = self._from_sample()
-        if self.goal.is_limit(place.level) or not (self.goal.levelled or place.prices.any()):
-            return self.at_limit(place)
-        for _ in range(_MOST_ROUNDS):
-            undecided, settled, place = self._approach(place, curvature)
-            answer, place = self.crossover.answer(undecided, settled, place)
+        if self.goal.is_limit(place.level):
+            raise _HeldAloneError("a single job holds the level")
+        if not self.goal.levelled and not place.prices.any():
+            return self._for_nothing(place)
+        for attempt in range(_MOST_ROUNDS):
+            undecided, settled, place = self._approach(place, curvature, _MORE_MARGIN**attempt)
+            answer, exact = self.crossover.answer(undecided, settled, place)
             if answer is not None:
                 return answer
+            # where settled jobs leave no shares to the others, prices are beyond all measure
+            if (np.abs(exact.prices - place.prices) <= _SETTLING_ERROR * place.prices.max()).all():
+                place = exact
         raise RuntimeError("prices are further off than it seems")
 
     def _from_sample(self) -> tuple[Place, Curvature]:
@@ -222,17 +230,17 @@ class _Search:
         least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
         return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
 
-    def at_limit(self, place: Place) -> Answer:
-        """Where capacity is worth nothing, any shares that meet the demands will do if they fit."""
+    def _for_nothing(self, place: Place) -> Answer:
+        """Where capacity is worth nothing, what all want if it fits."""
         usage = self.everyone.choose(place).usage
         if (usage > self.capacity).any():
-            raise _HeldAloneError("a single job holds the level")
+            raise RuntimeError("prices of 0 do not clear the market")
         K, M = self.polytope.rates.shape
         shares, multipliers = np.empty((K, M)), np.empty(K)
         respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
         return Answer(shares, np.zeros(K), np.zeros(M), self.crossover.iterations)
 
-    def _approach(self, place: Place, curvature: Curvature) -> tuple[ActiveSet, Settled, Place]:
+    def _approach(self, place: Place, curvature: Curvature, margin: float) -> tuple[ActiveSet, Settled, Place]:
         """Newton steps, settling jobs on the way; the undecided ones, and the others together.
 
         RuntimeError where they settle too few.
@@ -261,12 +269,12 @@ class _Search:
                 if error < near:
                     # what settled jobs take goes on changing with prices, so they are settled at the end, all at once
                     together = Settled.nobody(len(self.capacity))
-                    undecided = active.settle(together, place, _MARGIN_OF_BUDGETS * error)
+                    undecided = active.settle(together, place, margin * _MARGIN_OF_BUDGETS * error)
                     if len(undecided) <= self.few:
                         return undecided, together, place
                     near = error * self.few / len(undecided)
             elif error < _SETTLING_ERROR:
-                undecided = active.settle(settled, place, error)
+                undecided = active.settle(settled, place, margin * error)
                 if undecided is not active:
                     self.everyone.note(active)
                 active = undecided

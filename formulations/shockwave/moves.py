@@ -1,13 +1,13 @@
-"""Cheapest ways to move jobs from one round of a schedule to another.
+"""What is to be placed in the rounds of a window, and the cheapest ways to move jobs from one round to another.
 
-Jobs are exchanged between rounds where that makes the schedule cheaper, and moved to make places for rounds that found
+Jobs are exchanged between rounds where that makes a schedule cheaper, and moved to make places for rounds that found
 none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,104 +17,116 @@ from throughputs.numerics import matmul
 
 
 @dataclass(frozen=True, eq=False)
-class Workload:
-    """What does not change when jobs move.
+class Ordering:
+    """What is to be placed: the jobs of a plan in the rounds of its window.
 
     Attributes
     ----------
-    widths, weights : (N,) GPUs per job, and cost of each round that a job's round is later.
-    gpus : G.
-    held : (N,) a job's rounds before this one stay before it.
+    widths : (N,) GPUs per job.
+    rounds_per_job : (N,) n_j.
+    weights : (N,) cost of each round that each of a job's rounds is later.
+    gpus, rounds : G and R.
+    needed, until : (N,) so many of a job's rounds have to lie in the first so many of the window.
     """
 
     widths: Ints
+    rounds_per_job: Ints
     weights: Floats
     gpus: int
-    held: Ints
+    rounds: int
+    needed: Ints
+    until: Ints
 
-    @cached_property
-    def light_first(self) -> Positions:
-        """(N,) jobs by weight."""
-        return np.argsort(self.weights, kind="stable")
+    def take(self, jobs: Positions) -> Ordering:
+        """The same of some of the jobs."""
+        per_job = ("widths", "rounds_per_job", "weights", "needed", "until")
+        return replace(self, **{name: getattr(self, name)[jobs] for name in per_job})
+
+    def missing(self, schedule: Flags) -> Ints:
+        """(N,) rounds that a schedule (N, R) owes to each job, in all or by its early rounds."""
+        early = (schedule & (np.arange(self.rounds) < self.until[:, None])).sum(axis=1)
+        missing: Ints = np.maximum(self.rounds_per_job - schedule.sum(axis=1), self.needed - early)
+        return np.maximum(missing, 0)
+
+    def cost(self, schedule: Flags) -> float:
+        """``sum_j weight_j sum_r r s_jr`` of a schedule (N, R)."""
+        return math.fsum(self.weights * (schedule * np.arange(self.rounds)).sum(axis=1))
 
     def idle(self, schedule: Flags) -> Ints:
         """(R,) GPUs that a schedule (N, R) leaves idle."""
         return np.asarray(self.gpus - matmul(self.widths, schedule))
 
+    @cached_property
+    def light_first(self) -> list[tuple[int, Positions]]:
+        """Each width, narrowest first, with its jobs, lightest first."""
+        by_weight = np.argsort(self.weights, kind="stable")
+        return [(int(width), by_weight[self.widths[by_weight] == width]) for width in np.unique(self.widths)]
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)
 class Moves:
-    """Moves of jobs that hold `size` GPUs together, all of one width.
+    """The cheapest moves of jobs that hold `size` GPUs together, all of one width.
 
     Attributes
     ----------
     size : GPUs.
-    cost : (R, R) of the cheapest move from the round of the row to that of the column; infinite where there is none.
-    width : (R, R) width of the jobs that move.
-    spare : (R,) idle GPUs that may stand for jobs.
+    cost : (R, R) of the move from the round of the row to that of the column; infinite where there is none.
+    way : (R, R) position in `ways` of the jobs that move.
+    ways : jobs of one width (n,) and which of them move from one round to another (n, R, R).
     """
 
     size: int
     cost: Floats
-    width: Ints
-    spare: Ints
+    way: Ints
+    ways: list[tuple[Positions, Flags]]
 
-    def jobs(self, schedule: Flags, load: Workload, a: int, b: int) -> Positions:
-        """The jobs that move from round `a` to round `b`."""
-        width = int(self.width[a, b])
-        rows = load.light_first[load.widths[load.light_first] == width]
-        able = schedule[rows, a] & ~schedule[rows, b] & ((load.held[rows] <= a) | (load.held[rows] > b))
-        rows, number = rows[able], self.size // width
-        if b > a:
-            return np.asarray(rows[: max(number - int(self.spare[a]) // width, 0)])
-        return np.asarray(rows[len(rows) - min(number, len(rows)) :])
-
-    def carry_out(self, schedule: Flags, load: Workload, course: list[tuple[int, int]]) -> None:
+    def carry_out(self, schedule: Flags, course: list[tuple[int, int]]) -> None:
         """Move jobs along a course of different rounds, at once; the schedule is changed in place."""
-        taken = [self.jobs(schedule, load, a, b) for a, b in course]
-        for (a, b), jobs in zip(course, taken, strict=True):
-            schedule[jobs, a] = False
-            schedule[jobs, b] = True
+        for a, b in course:
+            if a != b:
+                jobs, moving = self.ways[self.way[a, b]]
+                schedule[jobs[moving[:, a, b]], a] = False
+                schedule[jobs[moving[:, a, b]], b] = True
 
 
-def moves_of(schedule: Flags, load: Workload, spare: Ints) -> list[Moves]:
-    """The moves of each size that is the width of some jobs, the smallest first.
+def moves_of(schedule: Flags, ordering: Ordering, spare: Ints) -> list[Moves]:
+    """The moves of each size that is the width of some jobs, the smallest first; to stay costs nothing.
 
     Jobs that move to a later round are the lightest, after as many of the round's `spare` (R,) GPUs as possible. To an
-    earlier round move the heaviest, with spare GPUs only where jobs are too few.
+    earlier round move the heaviest, with spare GPUs only where jobs are too few. Early rounds have to stay early.
     """
-    rounds = schedule.shape[1]
-    at = np.arange(rounds)
-    later = at[None, :] - at[:, None]
-    distinct = [int(width) for width in np.unique(load.widths)]
-    costs = {size: np.full((rounds, rounds), np.inf) for size in distinct}
-    chosen = {size: np.zeros((rounds, rounds), dtype=np.int64) for size in distinct}
-    for width in distinct:
-        rows = load.light_first[load.widths[load.light_first] == width]
-        movable = _movable(schedule[rows], load.held[rows])
+    R = ordering.rounds
+    later = np.arange(R) - np.arange(R)[:, None]
+    inside = np.arange(R) < np.where(ordering.needed > 0, ordering.until, R)[:, None]
+    found = [
+        Moves(width, np.where(later == 0, 0.0, np.inf), np.zeros((R, R), dtype=np.int64), [])
+        for width, _ in ordering.light_first
+    ]
+    for width, jobs in ordering.light_first:
+        runs, early = schedule[jobs], inside[jobs]
+        movable = runs[:, :, None] & ~runs[:, None, :] & (~early[:, :, None] | early[:, None, :])
         ranks = np.cumsum(movable, axis=0, dtype=np.int32)
-        counts, values = ranks[-1], load.weights[rows]
         places = (spare // width)[:, None]
-        for size in (other for other in distinct if other % width == 0):
-            number = size // width
-            lightest = movable & (ranks <= np.maximum(number - places, 0))
-            heaviest = movable & (ranks > counts - np.minimum(number, counts))
-            weight = np.where(
-                later > 0, np.einsum("i,ijk->jk", values, lightest), np.einsum("i,ijk->jk", values, heaviest)
-            )
-            cost = np.where((counts + places >= number) & (later != 0), weight * later, np.inf)
-            better = cost < costs[size]
-            costs[size][better] = cost[better]
-            chosen[size][better] = width
-    return [Moves(size, costs[size], chosen[size], spare) for size in distinct]
+        for moves in found:
+            number, rest = divmod(moves.size, width)
+            if rest or not number:
+                continue
+            moving = movable & np.where(later > 0, ranks <= number - places, ranks > ranks[-1] - number)
+            cost = np.einsum("i,ijk->jk", ordering.weights[jobs], moving) * later
+            better = (ranks[-1] + places >= number) & (cost < moves.cost)
+            moves.cost[better], moves.way[better] = cost[better], len(moves.ways)
+            moves.ways.append((jobs, moving))
+    return found
 
 
-def _movable(schedule: Flags, held: Ints) -> Flags:
-    """(N, R, R) whether a job runs in one round, not in another, and may change from the first to the second."""
-    inside = np.arange(schedule.shape[1]) < held[:, None]
-    movable: Flags = schedule[:, :, None] & ~schedule[:, None, :]
-    movable &= ~inside[:, :, None] | inside[:, None, :]
-    return movable
+def fill(order: Positions, running: Flags, widths: Ints, gpus: int, wanted: float = np.inf) -> None:
+    """Let jobs of an order run (N,) in a round as far as they fit, until `wanted` more GPUs are theirs; in place."""
+    free = gpus - int(widths[running].sum())
+    order = order[~running[order] & (widths[order] <= free)]
+    for job, width in zip(order.tolist(), widths[order].tolist(), strict=True):
+        if wanted > 0 and width <= free:
+            running[job] = True
+            free, wanted = free - width, wanted - width
 
 
 _MOST_EXCHANGES = 200
@@ -122,106 +134,71 @@ _LEAST_IMPROVEMENT = 1e-12
 """Least improvement, relative to the costs exchanged."""
 
 
-def improve(schedule: Flags, load: Workload, *, cost_of: Callable[[Flags], float], target: float) -> Flags:
-    """A schedule (N, R) of no higher cost ``sum_j weight_j sum_r r s_jr`` with the same number of rounds per job.
+def improve(schedule: Flags, ordering: Ordering, target: float) -> Flags:
+    """A schedule (N, R) of no higher cost with the same number of rounds per job.
 
     Jobs of one width, or idle GPUs, change places with as many GPUs' worth of other jobs along a cycle of two or three
     rounds; the best cycle is taken until none improves or the cost is at most `target`.
     """
     schedule = schedule.copy()
     for _ in range(_MOST_EXCHANGES):
-        if cost_of(schedule) <= target:
+        if ordering.cost(schedule) <= target:
             break
-        exchange = _best_exchange(schedule, load)
+        best, exchange = 0.0, None
+        for moves in moves_of(schedule, ordering, ordering.idle(schedule)):
+            cost = moves.cost
+            for saved in (cost + cost.T, cost[:, :, None] + cost + cost.T[:, None, :]):
+                rounds = [int(at) for at in np.unravel_index(int(np.argmin(saved)), saved.shape)]
+                cycle = list(zip(rounds, rounds[1:] + rounds[:1], strict=True))
+                least = -_LEAST_IMPROVEMENT * max(abs(cost[move]) for move in cycle)
+                if saved.min() < min(best, least):
+                    best, exchange = saved.min(), (moves, cycle)
         if exchange is None:
             break
-        moves, cycle = exchange
-        moves.carry_out(schedule, load, cycle)
+        exchange[0].carry_out(schedule, exchange[1])
     return schedule
 
 
-def _best_exchange(schedule: Flags, load: Workload) -> tuple[Moves, list[tuple[int, int]]] | None:
-    """The cycle of moves that saves most; None where none saves anything."""
-    best, found = 0.0, None
-    for moves in moves_of(schedule, load, load.idle(schedule)):
-        for cycle in (_best_of_two(moves.cost), _best_of_three(moves.cost)):
-            terms = [float(moves.cost[a, b]) for a, b in cycle]
-            saved = sum(terms)
-            if saved < best and saved < -_LEAST_IMPROVEMENT * max(abs(term) for term in terms):
-                best, found = saved, (moves, cycle)
-    return found
-
-
-def _best_of_two(cost: Floats) -> list[tuple[int, int]]:
-    both = cost + cost.T
-    a, b = np.unravel_index(int(np.argmin(both)), both.shape)
-    return [(int(a), int(b)), (int(b), int(a))]
-
-
-def _best_of_three(cost: Floats) -> list[tuple[int, int]]:
-    all_three = cost[:, :, None] + cost[None, :, :] + cost.T[:, None, :]
-    a, b, c = (int(at) for at in np.unravel_index(int(np.argmin(all_three)), all_three.shape))
-    return [(a, b), (b, c), (c, a)]
-
-
-def place_missing(schedule: Flags, missing: Ints, load: Workload) -> Flags:
-    """The schedule (N, R) with as many of the missing rounds (N,) placed as is easily done.
+def place_missing(schedule: Flags, ordering: Ordering) -> Flags:
+    """The schedule (N, R) with as many of the missing rounds placed as is easily done.
 
     Idle GPUs may be enough in all and yet lie in rounds of too few each, or in rounds in which the job runs already.
     Then jobs of one round move to idle GPUs of others, directly or by way of one other round, until the missing job
     fits. The widest jobs are placed first, and among them the heaviest.
     """
-    schedule = schedule.copy()
-    for job in np.lexsort((-load.weights, -load.widths, missing == 0))[: np.count_nonzero(missing)].tolist():
-        for _ in range(int(missing[job])):
-            found = _with_one_more(schedule, job, load)
-            if found is None:
-                break
-            schedule = found
+    order = np.lexsort((-ordering.weights, -ordering.widths))
+    missing = ordering.rounds_per_job - schedule.sum(axis=1)
+    for job in np.repeat(order, missing[order]).tolist():
+        schedule = _with_one_more(schedule, job, ordering)
     return schedule
 
 
-def _with_one_more(schedule: Flags, job: int, load: Workload) -> Flags | None:
-    """The schedule with one more round of a job; None where no round has room or can be given it."""
-    idle = load.idle(schedule)
+def _with_one_more(schedule: Flags, job: int, ordering: Ordering) -> Flags:
+    """The schedule with one more round of a job; as it is where no round has room or can be given it."""
+    idle, width = ordering.idle(schedule), ordering.widths[job]
     places = np.flatnonzero(~schedule[job])
-    first = _real_moves(schedule, load) if not (idle[places] >= load.widths[job]).any() else []
     for place in places[np.argsort(-idle[places], kind="stable")].tolist():
-        trial, moves = schedule.copy(), first
-        while True:
-            idle = load.idle(trial)
-            lacking = int(load.widths[job] - idle[place])
-            if lacking <= 0:
-                trial[job, place] = True
-                return trial
-            moves = moves or _real_moves(trial, load)
-            if not _move_out(trial, place, lacking, idle, moves, load):
+        trial = schedule.copy()
+        while (lacking := int(width - ordering.idle(trial)[place])) > 0:
+            if not _move_out(trial, place, lacking, ordering):
                 break
-            moves = []
-    return None
+        else:
+            trial[job, place] = True
+            return trial
+    return schedule
 
 
-def _real_moves(schedule: Flags, load: Workload) -> list[Moves]:
-    """Moves in which no idle GPUs stand for jobs."""
-    return moves_of(schedule, load, np.zeros(schedule.shape[1], dtype=np.int64))
-
-
-def _move_out(schedule: Flags, place: int, lacking: int, idle: Ints, all_moves: list[Moves], load: Workload) -> bool:
+def _move_out(schedule: Flags, place: int, lacking: int, ordering: Ordering) -> bool:
     """Move jobs of at most so many GPUs out of a round to idle GPUs of others; whether there were any."""
-    for moves in reversed(all_moves):
+    idle = ordering.idle(schedule)
+    # first by way of the round itself, which is directly
+    ways = np.roll(np.arange(ordering.rounds), -place)
+    for moves in reversed(moves_of(schedule, ordering, np.zeros_like(idle))):
         open_to = idle >= moves.size
         open_to[place] = False
-        if moves.size > lacking or not open_to.any():
-            continue
-        direct = np.where(open_to, moves.cost[place], np.inf)
-        by_way = moves.cost[place][:, None] + np.where(open_to, moves.cost, np.inf)
-        by_way[:, place] = np.inf
-        way, to = np.unravel_index(int(np.argmin(by_way)), by_way.shape)
-        if min(direct.min(), by_way.min()) == np.inf:
-            continue
-        course = [(place, int(np.argmin(direct)))]
-        if by_way[way, to] < direct.min():
-            course = [(place, int(way)), (int(way), int(to))]
-        moves.carry_out(schedule, load, course)
-        return True
+        by_way = moves.cost[place, ways, None] + np.where(open_to, moves.cost[ways], np.inf)
+        way, to = (int(at) for at in np.unravel_index(int(np.argmin(by_way)), by_way.shape))
+        if moves.size <= lacking and by_way[way, to] < np.inf:
+            moves.carry_out(schedule, [(place, int(ways[way])), (int(ways[way]), to)])
+            return True
     return False

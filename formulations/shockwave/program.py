@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,9 @@ _ALMOST_DONE_EXPONENT = 100.0
 
 _LARGEST_LOG_PRIORITY = 690.0
 """Priorities end at e^690, about 1e299, so that they stay finite."""
+
+_LEAST_RHO = 1e-300
+"""Estimates below this have no logarithm worth taking."""
 
 _WHOLE_TOLERANCE = 1e-9
 """A number of rounds this close to a whole one is taken for it."""
@@ -114,50 +117,40 @@ class PlanningProgram:
     start_seconds: float | Floats = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("gpus", "rounds"):
+        for name, least in (("gpus", 0), ("rounds", 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < (name == "rounds"):
-                raise _error(name, value, f"a whole number, at least {int(name == 'rounds')}")
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise _error(name, value, f"a whole number, at least {least}")
         widths = np.asarray(self.widths)
         if widths.ndim != 1 or (widths.size and not np.issubdtype(widths.dtype, np.integer)):
             raise _error("widths", self.widths, "one whole number per job")
-        if (widths < 1).any():
-            raise _error("widths", widths.min(), "at least 1")
         object.__setattr__(self, "widths", widths.astype(np.int64))
-        for name in _PER_JOB:
+        for name, numbers in _PER_JOB.items():
             value = getattr(self, name)
             if name in _ONE_FOR_ALL and np.ndim(value) == 0:
                 value = np.full(len(widths), value)
-            object.__setattr__(self, name, figures(_SOURCE, name, value, (len(widths),), "numbers"))
-        self._check_ranges()
+            object.__setattr__(self, name, figures(_SOURCE, name, value, (len(widths),), numbers))
         for name in ("round_seconds", "largest_rho"):
             figures(_SOURCE, name, getattr(self, name), ())
         for name in ("makespan_weight", "fairness_exponent", "now_seconds"):
-            figures(_SOURCE, name, getattr(self, name), (), "numbers of at least 0")
-        if self.priority_cap is not None and not self.priority_cap >= 1:
-            raise _error("priority_cap", self.priority_cap, "at least 1, or None")
+            figures(_SOURCE, name, getattr(self, name), (), _NOT_NEGATIVE)
         bases = np.asarray(self.bases, dtype=np.float64)
-        if bases.ndim != 1 or len(bases) < 2 or bases[0] != 0 or bases[-1] != 1 or not (np.diff(bases) > 0).all():
-            raise _error("bases", self.bases, "increasing shares from 0 to 1")
-        object.__setattr__(self, "bases", tuple(bases.tolist()))
-        if self.fairness_rows not in FAIRNESS_ROWS:
-            raise _error("fairness_rows", self.fairness_rows, f"one of {', '.join(FAIRNESS_ROWS)}")
-
-    def _check_ranges(self) -> None:
-        """Figures of the jobs that cannot be."""
+        increasing = bases.ndim == 1 and len(bases) > 1 and bases[0] == 0 and bases[-1] == 1
         limits: tuple[tuple[str, Any, str], ...] = (
+            ("widths", self.widths >= 1, "at least 1"),
             ("epochs", self.epochs >= 1, "at least 1"),
-            ("epochs_done", (self.epochs_done >= 0) & (self.epochs_done <= self.epochs), "from 0 to the job's epochs"),
-            ("epoch_seconds", self.epoch_seconds > 0, "above 0"),
-            ("remaining_seconds", self.remaining_seconds >= 0, "at least 0"),
-            ("start_seconds", self.starts >= 0, "at least 0"),
+            ("epochs_done", self.epochs_done <= self.epochs, "from 0 to the job's epochs"),
             ("target_seconds", self.target_seconds > self.starts, "above 0 and the job's start"),
-            ("share", (np.asarray(self.share) > 0) & (np.asarray(self.share) <= 1), "above 0, at most 1"),
+            ("share", self.shares <= 1, "above 0, at most 1"),
+            ("priority_cap", self.priority_cap is None or self.priority_cap >= 1, "at least 1, or None"),
+            ("bases", increasing and (np.diff(bases) > 0).all(), "increasing shares from 0 to 1"),
+            ("fairness_rows", self.fairness_rows in FAIRNESS_ROWS, f"one of {', '.join(FAIRNESS_ROWS)}"),
         )
         for name, fine, expected in limits:
-            if not np.all(fine):
-                job = int(np.flatnonzero(~fine)[0])
-                raise _error(f"{name}[{job}]", float(getattr(self, name)[job]), expected)
+            wrong = np.flatnonzero(~np.asarray(fine, dtype=np.bool_))
+            if len(wrong):
+                found, job = getattr(self, name), f"[{wrong[0]}]" if np.ndim(fine) else ""
+                raise _error(name + job, found[wrong[0]].item() if job else found, expected)
 
     @property
     def n_jobs(self) -> int:
@@ -190,8 +183,7 @@ class PlanningProgram:
         estimate = self.now_seconds + self.remaining_seconds / self.shares
         rho = np.maximum(estimate - self.starts, 0.0) / (self.target_seconds - self.starts)
         exponent = np.where(self.remaining_seconds < self.round_seconds, _ALMOST_DONE_EXPONENT, self.fairness_exponent)
-        with np.errstate(divide="ignore"):
-            logs = np.where(rho > self.largest_rho, exponent * log(rho), 0.0)
+        logs = np.where(rho > self.largest_rho, exponent * log(np.maximum(rho, _LEAST_RHO)), 0.0)
         priorities: Floats = exp(np.minimum(logs, _LARGEST_LOG_PRIORITY))
         # an estimate above a rhomax below 1 may yield less than 1
         return priorities if self.priority_cap is None else np.minimum(priorities, self.priority_cap)
@@ -250,21 +242,27 @@ class PlanningProgram:
 
     def take(self, jobs: Positions) -> PlanningProgram:
         """The same program with its jobs in another order (positions)."""
-        moved = {name: np.asarray(getattr(self, name))[jobs] for name in ("widths", *_PER_JOB)}
-        return PlanningProgram(
-            **{field.name: moved.get(field.name, getattr(self, field.name)) for field in fields(self)}
-        )
+        return replace(self, **{name: getattr(self, name)[jobs] for name in ("widths", *_PER_JOB)})
 
     def order_by_content(self) -> Positions:
         """Positions of the jobs in an order that depends on what they are, not on where they stand.
 
         Jobs alike in every figure stay in the order in which they are given.
         """
-        columns = [np.asarray(getattr(self, name), dtype=np.float64) for name in (*_PER_JOB, "widths")]
-        return np.lexsort(columns)
+        return np.lexsort([getattr(self, name) for name in (*_PER_JOB, "widths")])
 
 
-_PER_JOB = ("share", "start_seconds", "epochs", "epochs_done", "epoch_seconds", "remaining_seconds", "target_seconds")
+_ABOVE_0, _NOT_NEGATIVE = "numbers above 0", "numbers of at least 0"
+
+_PER_JOB = {
+    "share": _ABOVE_0,
+    "start_seconds": _NOT_NEGATIVE,
+    "epochs": _ABOVE_0,
+    "epochs_done": _NOT_NEGATIVE,
+    "epoch_seconds": _ABOVE_0,
+    "remaining_seconds": _NOT_NEGATIVE,
+    "target_seconds": _ABOVE_0,
+}
 
 _ONE_FOR_ALL = ("share", "start_seconds")
 """Where one figure may stand for all jobs."""

@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.arguments import instance
+from formulations.arguments import figures, instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import TOLERANCE, Attempt, SolverError
 from formulations.reference.mixed_integer import solve_mixed
 from formulations.reference.stopping import StopRule
-from formulations.shockwave.knapsack import divides
-from formulations.shockwave.order_of_rounds import Ordering, Placement, order_rounds
+from formulations.shockwave.moves import Ordering, fill
+from formulations.shockwave.order_of_rounds import Placement, order_rounds
 from formulations.shockwave.program import PlanningProgram
-from formulations.shockwave.rounds import RoundsAnswer, solve_rounds
-from formulations.shockwave.written import rounds_of, significant, state
+from formulations.shockwave.rounds import Objective, at_rounds, divides, solve_rounds
+from formulations.shockwave.written import schedule_of, state
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints
-from throughputs.numerics import matmul
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +41,8 @@ class PlanSolution:
     ordering_cost, ordering_bound, ordering_gap : of stage 3 likewise: cost of the order in `schedule`, a cost that no
         order of the same numbers of rounds is below, and their relative distance. After stage 1 all weights are
         1 / n_j. nan where nothing was proven about the order.
-    utilities : (N,) U_j of the plan.
-    remaining_after : (N,) L_j of the plan, seconds.
     solver : whose numbers of rounds these are: "knapsack" (our own method), "highs" or "cbc".
     attempts : everything that was tried, in order, with what it was proven to.
-    seconds : time for everything.
     """
 
     rounds_per_job: Ints
@@ -61,19 +56,13 @@ class PlanSolution:
     ordering_cost: float
     ordering_bound: float
     ordering_gap: float
-    utilities: Floats
-    remaining_after: Floats
     solver: str
     attempts: tuple[Attempt, ...]
-    seconds: float
 
 
 FORMS = ("rounds", "counts", "binaries")
 SOLVERS = ("auto", "highs", "cbc")
 ORDERINGS = ("auto", "greedy", "exact")
-
-_LARGEST_COMPARABLE = 1e5
-"""Where a gap is stated, priorities count up to this much."""
 
 _ROUNDING = 1e-6
 """What branch and bound leaves of a gap that is closed."""
@@ -118,236 +107,167 @@ def solve_plan(
     Source: Zheng et al., NSDI 2023, and its public implementation.
     """
     instance("solve_plan", "program", program, PlanningProgram)
-    _check_settings(form, solver, relative_gap, time_limit_seconds, ordering)
-    started = time.perf_counter()
-    given = program.order_by_content()
-    solve = _Solve(program.take(given), form, solver, relative_gap, time_limit_seconds, ordering)
-    plan = solve.plan()
-    back = np.empty_like(given)
-    back[given] = np.arange(len(given))
-    schedule = plan.placement.schedule[back]
-    numbers = plan.numbers
-    rounds_per_job = schedule.sum(axis=1)
-    return PlanSolution(
-        rounds_per_job=rounds_per_job,
-        schedule=schedule,
-        backfilled=backfill(schedule, program.widths, program.gpus, program.remaining_seconds),
-        stage=plan.stage,
-        objective=numbers.objective,
-        bound=numbers.objective + numbers.excess,
-        gap=numbers.gap,
-        status=_status(numbers),
-        ordering_cost=plan.placement.cost,
-        ordering_bound=plan.placement.bound,
-        ordering_gap=plan.placement.gap,
-        utilities=significant(program.utilities_by_rounds, rounds_per_job),
-        remaining_after=significant(program.remaining_by_rounds, rounds_per_job),
-        solver=numbers.solver,
-        attempts=tuple(solve.attempts),
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _status(numbers: RoundsAnswer) -> str:
-    """In the words of this package, whatever gap the search was content with."""
-    if not len(numbers.rounds_per_job):
-        return "empty"
-    return "optimal" if numbers.gap <= TOLERANCE else "feasible"
-
-
-def _check_settings(form: str, solver: str, gap: float, seconds: float, ordering: str) -> None:
     for name, value, known in (("form", form, FORMS), ("solver", solver, SOLVERS), ("ordering", ordering, ORDERINGS)):
         if value not in known:
             raise InputError("solve_plan", field=name, found=value, expected=f"one of {', '.join(known)}")
-    for name, figure in (("relative_gap", gap), ("time_limit_seconds", seconds)):
-        if not (math.isfinite(figure) and figure > 0):
-            raise InputError("solve_plan", field=name, found=figure, expected="a finite number above 0")
+    for name, figure in (("relative_gap", relative_gap), ("time_limit_seconds", time_limit_seconds)):
+        figures("solve_plan", name, figure, ())
+    given, attempts = program.order_by_content(), list[Attempt]()
+    fair = program.take(given)
+    settings = form, solver, StopRule(relative_gap, seconds=time_limit_seconds), ordering, attempts
+    try:
+        stage = _Stage(fair, *settings)
+        numbers, placement = stage.plan()
+    except SolverError:
+        # no plan keeps the fairness rows, or none was found in time
+        if program.fairness_rows == "off":
+            raise
+        stage = _Stage(replace(fair, fairness_rows="off"), *settings)
+        numbers, placement = stage.plan()
+    objective = stage.objective.value(numbers.rounds_per_job) if program.n_jobs else math.nan
+    back = np.empty_like(given)
+    back[given] = np.arange(len(given))
+    schedule = placement.schedule[back]
+    return PlanSolution(
+        rounds_per_job=schedule.sum(axis=1),
+        schedule=schedule,
+        backfilled=backfill(schedule, program.widths, program.gpus, program.remaining_seconds),
+        stage=stage.number,
+        objective=objective,
+        bound=objective + numbers.excess,
+        gap=numbers.gap,
+        # in the words of this package, whatever gap the search was content with
+        status="empty" if not program.n_jobs else "optimal" if numbers.gap <= TOLERANCE else "feasible",
+        ordering_cost=placement.cost,
+        ordering_bound=placement.bound,
+        ordering_gap=placement.gap,
+        solver=numbers.solver,
+        attempts=tuple(attempts),
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
-    stage: int
-    placement: Placement
-    numbers: RoundsAnswer
+class _Numbers:
+    """Numbers of rounds per job (N,), none better by more than `excess`, and their places (N, R) if they have any."""
+
+    rounds_per_job: Ints
+    excess: float
+    gap: float
+    solver: str
+    schedule: Flags | None
 
 
-_Found = tuple[RoundsAnswer, "Placement | None"]
+_Found = tuple[_Numbers, Placement | None]
 """Numbers of rounds for which there are places, and the order if it is settled."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Solve:
-    """One call of `solve_plan`, for jobs in the order of their content."""
+class _Stage:
+    """One stage: its objective, and one way after the other to numbers of rounds that have their places.
 
-    program: PlanningProgram
-    form: str
-    solver: str
-    gap: float
-    seconds: float
-    ordering: str
-    attempts: list[Attempt] = field(default_factory=list)
+    SolverError where no plan keeps the fairness rows.
+    """
 
-    @property
-    def by_knapsack(self) -> bool:
-        """Whether our own method is asked for, and takes the program."""
-        widths = self.program.widths[self.program.widths <= self.program.gpus]
-        return self.form == "rounds" and self.solver == "auto" and divides(widths)
-
-    def plan(self) -> _Plan:
-        """Stage 1, or else stage 2."""
-        if not self.program.n_jobs:
-            schedule, none = np.zeros((0, self.program.rounds), dtype=np.bool_), np.zeros(0, dtype=np.int64)
-            return _Plan(1, Placement(schedule, none, 0.0, 0.0, "none"), RoundsAnswer(none, math.nan, 0.0, 0.0, "none"))
-        floors = self._fairness_floors()
-        if floors is not None:
-            # no plan keeps the fairness rows, or none was found in time
-            with suppress(SolverError):
-                return _Stage(self, 1, floors).plan()
-        return _Stage(self, 2, np.zeros(self.program.n_jobs, dtype=np.int64)).plan()
-
-    def _fairness_floors(self) -> Ints | None:
-        """(N,) least rounds by the fairness rows; None when they are off, or need no solver to be refuted."""
-        program = self.program
-        if program.fairness_rows == "off":
-            return None
+    def __init__(
+        self, program: PlanningProgram, form: str, solver: str, stop: StopRule, ordering: str, attempts: list[Attempt]
+    ) -> None:
+        self.program, self.form, self.solver, self.stop, self.ordering = program, form, solver, stop, ordering
+        self.number, self.attempts = 2 if program.fairness_rows == "off" else 1, attempts
+        self.deadline = time.monotonic() + stop.seconds
+        self.objective = Objective(program, program.priorities if self.number == 2 else np.ones(program.n_jobs))
+        # least rounds by the fairness rows
         needed, until = program.deadlines
         allowed = np.where(program.longest_remaining >= 0, program.longest_remaining + _ACCEPTED_DELAY, -np.inf)
-        least = (program.remaining_by_rounds > allowed[:, None]).sum(axis=1)
-        if (least > program.rounds).any() or (needed > until).any():
-            return None
-        floors: Ints = np.maximum(least, needed)
-        return None if ((floors > 0) & (program.widths > program.gpus)).any() else floors
+        self.floors: Ints = np.maximum((program.remaining_by_rounds > allowed[:, None]).sum(axis=1), needed)
+        if (self.floors > np.where(program.widths <= program.gpus, program.rounds, 0)).any() or (needed > until).any():
+            raise SolverError("no plan keeps the fairness rows")
+        self.known: list[_Numbers] = []
 
+    def plan(self) -> tuple[_Numbers, Placement]:
+        """The best numbers of rounds, and their places; SolverError when there are none, or none were found in time."""
+        widths, gpus = self.program.widths, self.program.gpus
+        solver = "cbc" if self.solver == "cbc" else "highs"
+        own = "knapsack" if self.solver == "auto" and divides(widths[widths <= gpus]) else solver
 
-class _Stage:
-    """One stage: its objective, and one way after the other to numbers of rounds that have their places."""
+        def turns() -> Iterator[Turn[_Found]]:
+            form = self.form
+            if form == "rounds":
+                yield Turn(own, lambda: self._numbers_first(own), note=f"stage {self.number}, rounds")
+                if not self.known:
+                    # numbers for which there is no room in all have no places either
+                    return
+                form = "counts"
+            yield Turn(solver, lambda: self._with_places(solver, form), note=f"stage {self.number}, {form}")
 
-    def __init__(self, solve: _Solve, stage: int, floors: Ints) -> None:
-        self.solve, self.stage, self.floors, self.program = solve, stage, floors, solve.program
-        self.deadline = time.monotonic() + solve.seconds
-        self.relaxed: RoundsAnswer | None = None
-        self.mended: RoundsAnswer | None = None
-        program, urgent = self.program, self.stage == 2
-        shared = 1.0 / (program.n_jobs * program.rounds)
-        self.priorities = program.priorities if urgent else np.ones(program.n_jobs)
-        self.weights = shared * self.priorities
-        # jobs of very high priority do not hide all others where a gap is stated
-        self.comparable = np.minimum(1.0, _LARGEST_COMPARABLE / self.priorities)
-        steps = np.diff(program.utilities_by_rounds, axis=1)
-        # concave but for rounding errors
-        self.gains: Floats = np.maximum(np.minimum.accumulate(steps, axis=1), 0.0) * self.weights[:, None]
-        self.gains[program.widths > program.gpus] = 0.0
-
-    def plan(self) -> _Plan:
-        """A plan; SolverError when there is none, or none was found in time."""
-        enough = self.solve.gap + (0.0 if self.solve.by_knapsack else _ROUNDING)
-        (numbers, placement), _ = solve_in_turn(self._turns(), enough, self.solve.attempts)
-        return _Plan(self.stage, placement or self._placed(numbers), numbers)
-
-    def _turns(self) -> Iterator[Turn[_Found]]:
-        """Numbers first and then places; where these do not suffice, numbers with the places in the program."""
-        solve = self.solve
-        backend = "cbc" if solve.solver == "cbc" else "highs"
-        form = "counts" if solve.form == "rounds" else solve.form
-        with_places = Turn(backend, lambda: self._with_places(backend, form), note=f"stage {self.stage}, {form}")
-        if solve.form == "rounds":
-            name = "knapsack" if solve.by_knapsack else backend
-            yield Turn(name, lambda: self._numbers_first(name), note=f"stage {self.stage}, rounds")
-            if self.relaxed is None:
-                return
-        yield with_places
+        (numbers, placement), _ = solve_in_turn(turns(), self.stop.relative_gap + _ROUNDING, self.attempts)
+        return numbers, placement or self._placed(numbers)
 
     def _numbers_first(self, name: str) -> Judged[_Found]:
-        relaxed = self.relaxed = self._by_knapsack() if name == "knapsack" else self._by_solver(name, "rounds")
-        placement = self._placed(relaxed)
-        if not placement.missing.any():
-            return Judged((relaxed, placement), relaxed.gap)
-        mended = self.mended = self._without_missing(relaxed, placement)
+        """Without regard to places, and then changed where rounds find none."""
+        if name == "knapsack":
+            gap = self.stop.relative_gap
+            best = solve_rounds(self.objective, self.floors, relative_gap=gap, deadline=self.deadline)
+            numbers = self._judged(*best, name)
+        else:
+            numbers = self._by_solver(name, "rounds")
+        placement = self._placed(numbers)
+        if not placement.missing:
+            return Judged((numbers, placement), numbers.gap)
+        # rounds that found no place are left out, and others that do are added, those of most gain per GPU first
+        program, schedule = self.program, placement.schedule.copy()
+        gains = np.pad(self.objective.gains, ((0, 0), (0, 1))) / program.widths[:, None]
+        for running in schedule.T:
+            gain = at_rounds(gains, schedule.sum(axis=1))
+            order = np.argsort(-gain, kind="stable")
+            fill(order[: np.count_nonzero(gain)], running, program.widths, program.gpus)
+        rounds = schedule.sum(axis=1)
+        if (rounds < self.floors).any() or self._ordering_of(rounds).missing(schedule).any():
+            raise RuntimeError("without the rounds that found no place the fairness rows break")
+        mended = self._judged(rounds, math.inf, numbers.solver, schedule)
         return Judged((mended, None), mended.gap)
 
     def _with_places(self, name: str, form: str) -> Judged[_Found]:
-        """The better of these numbers and the mended ones, with what is proven of all together."""
-        found = self._by_solver(name, form)
-        if self.relaxed is not None:
-            lost = self._difference(self.relaxed, found)
-            found = replace(found, excess=min(found.excess, max(self.relaxed.excess + lost, 0.0)))
-        if self.mended is not None:
-            ahead = self._difference(self.mended, found)
-            if ahead >= 0:
-                found = replace(self.mended, excess=min(self.mended.excess, max(found.excess - ahead, 0.0)))
-        return Judged((found, None), found.gap)
+        """With places in the program; the mended numbers where they are as good."""
+        found = self._by_solver(name, form).rounds_per_job
+        placed = [numbers for numbers in self.known if numbers.schedule is not None]
+        best = max(placed, key=lambda numbers: self.objective.lead(numbers.rounds_per_job, found))
+        best = self._judged(best.rounds_per_job, best.excess, best.solver, best.schedule)
+        return Judged((best, None), best.gap)
 
-    def _by_knapsack(self) -> RoundsAnswer:
-        program = self.program
-        answer = solve_rounds(
-            self.gains,
-            self.weights * program.utilities_by_rounds[:, 0],
-            program.remaining_by_rounds,
-            program.widths,
-            program.gpus,
-            program.makespan_weight,
-            self.floors,
-            self.comparable,
-            relative_gap=self.solve.gap,
-            deadline=self.deadline,
-        )
-        if answer is None:
-            raise RuntimeError("infeasible")
-        return answer
-
-    def _by_solver(self, solver: str, form: str) -> RoundsAnswer:
-        statement = state(self.program, self.weights, fairness=self.stage == 1, form=form)
-        stop = StopRule(self.solve.gap, seconds=self.deadline - time.monotonic())
+    def _by_solver(self, solver: str, form: str) -> _Numbers:
+        statement = state(self.objective, self.floors, form)
+        stop = replace(self.stop, seconds=self.deadline - time.monotonic())
         answer = solve_mixed(statement, solver, stop)
         if answer.columns is None:
             raise RuntimeError(answer.note)
-        rounds, schedule = rounds_of(statement, answer.columns, self.program, form)
-        objective, reference = self._objective(rounds)
-        return RoundsAnswer(rounds, objective, max(0.0, -answer.bound - objective), reference, solver, schedule)
+        if form == "rounds":
+            schedule, rounds = None, np.round(answer.columns[: self.program.n_jobs]).astype(np.int64)
+        else:
+            schedule = schedule_of(statement, answer.columns, self.objective.gains.shape)
+            rounds = schedule.sum(axis=1)
+        return self._judged(rounds, -answer.bound - self.objective.value(rounds), solver, schedule)
 
-    def _objective(self, rounds_per_job: Ints) -> tuple[float, float]:
-        """Objective, and the size that its gap is relative to."""
-        utilities = self.weights * significant(self.program.utilities_by_rounds, rounds_per_job)
-        longest = self.program.makespan_weight * self._longest(rounds_per_job)
-        return math.fsum((*utilities, -longest)), math.fsum((*(utilities * self.comparable), -longest))
-
-    def _longest(self, rounds_per_job: Ints) -> float:
-        return float(significant(self.program.remaining_by_rounds, rounds_per_job).max())
-
-    def _difference(self, ours: RoundsAnswer, theirs: RoundsAnswer) -> float:
-        """How much better some numbers of rounds are than others, free of what both have in common."""
-        table, our, their = self.program.utilities_by_rounds, ours.rounds_per_job, theirs.rounds_per_job
-        utilities = self.weights * (significant(table, our) - significant(table, their))
-        longest = self._longest(their) - self._longest(our)
-        return math.fsum((*utilities, self.program.makespan_weight * longest))
+    def _judged(self, rounds: Ints, excess: float, solver: str, schedule: Flags | None = None) -> _Numbers:
+        """Numbers of rounds with what is proven of all so far together."""
+        lead = self.objective.lead
+        proven = [excess, *(known.excess + lead(known.rounds_per_job, rounds) for known in self.known)]
+        excess = max(min(proven), 0.0)
+        self.known.append(_Numbers(rounds, excess, self.objective.gap(rounds, excess), solver, schedule))
+        return self.known[-1]
 
     def _ordering_of(self, rounds_per_job: Ints) -> Ordering:
         """A later round costs pr_j / n_j; the published stage 1 leaves the order open, ours takes 1 / n_j."""
         program = self.program
         needed, until = program.deadlines
-        if self.stage == 2:
-            needed, until = np.zeros_like(needed), np.full_like(until, program.rounds)
-        weights = self.priorities / np.maximum(rounds_per_job, 1)
+        weights = self.objective.priorities / np.maximum(rounds_per_job, 1)
         return Ordering(program.widths, rounds_per_job, weights, program.gpus, program.rounds, needed, until)
 
-    def _placed(self, numbers: RoundsAnswer) -> Placement:
-        started, solve = time.perf_counter(), self.solve
+    def _placed(self, numbers: _Numbers) -> Placement:
+        started = time.perf_counter()
         ordering = self._ordering_of(numbers.rounds_per_job)
-        placement = order_rounds(ordering, solve.ordering, solve.gap, solve.seconds, numbers.schedule)
-        note = f"order, {int(placement.missing.sum())} rounds without a place"
-        solve.attempts.append(Attempt(placement.solver, placement.gap, time.perf_counter() - started, note))
+        placement = order_rounds(ordering, self.ordering, self.stop, numbers.schedule)
+        note = f"order, {placement.missing} rounds without a place"
+        self.attempts.append(Attempt(placement.solver, placement.gap, time.perf_counter() - started, note))
         return placement
-
-    def _without_missing(self, numbers: RoundsAnswer, placement: Placement) -> RoundsAnswer:
-        """Numbers without the rounds that found no place, and with others that do."""
-        program = self.program
-        schedule = fill_with_gain(placement.schedule, self.gains, program.widths, program.gpus)
-        rounds = schedule.sum(axis=1)
-        if (rounds < self.floors).any() or self._ordering_of(rounds).missing(schedule).any():
-            raise RuntimeError("without the rounds that found no place the fairness rows break")
-        objective, reference = self._objective(rounds)
-        mended = RoundsAnswer(rounds, objective, 0.0, reference, numbers.solver, schedule)
-        return replace(mended, excess=max(numbers.excess + self._difference(numbers, mended), 0.0))
 
 
 def backfill(schedule: Flags, widths: Ints, gpus: int, remaining_seconds: Floats) -> Flags:
@@ -358,32 +278,6 @@ def backfill(schedule: Flags, widths: Ints, gpus: int, remaining_seconds: Floats
     Source: the public implementation of Zheng et al., NSDI 2023 (work-conserving backfill).
     """
     filled = schedule.copy()
-    idle = gpus - matmul(widths, schedule)
-    longest_first = np.argsort(-remaining_seconds, kind="stable")
-    ordered = widths[longest_first]
-    for now in np.flatnonzero(idle > 0):
-        free = int(idle[now])
-        waiting = np.flatnonzero(~filled[longest_first, now] & (ordered <= free))
-        for job, width in zip(longest_first[waiting].tolist(), ordered[waiting].tolist(), strict=True):
-            if width <= free:
-                filled[job, now] = True
-                free -= width
-                if free == 0:
-                    break
-    return filled
-
-
-def fill_with_gain(schedule: Flags, gains: Floats, widths: Ints, gpus: int) -> Flags:
-    """The schedule (N, R) with rounds of any gain added where they fit, those with most gain per GPU first."""
-    filled = schedule.copy()
-    idle = gpus - matmul(widths, schedule)
-    counts = filled.sum(axis=1)
-    further = np.arange(gains.shape[1]) >= counts[:, None]
-    density = np.where(further, gains / widths[:, None], 0.0)
-    candidates = np.argsort(-density, axis=None, kind="stable")[: np.count_nonzero(density > 0)]
-    for job in (candidates // gains.shape[1]).tolist():
-        places = np.flatnonzero(~filled[job] & (idle >= widths[job]))
-        if len(places):
-            filled[job, places[0]] = True
-            idle[places[0]] -= widths[job]
+    for running in filled.T:
+        fill(np.argsort(-remaining_seconds, kind="stable"), running, widths, gpus)
     return filled

@@ -68,8 +68,8 @@ def _installed(package: str) -> bool:
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
-        # one job that holds a level alone: a test
-        Backend("alone", "formulations.prices.alone", "solve"),
+        # levels of one type, and such as one job holds alone
+        Backend("closed_form", "formulations.prices.closed_form", "solve"),
         # many classes: responses to prices, interior point over the undecided
         Backend("prices", "formulations.prices.search", "solve"),
         # interior point on the structure: M prices, a block per job class
@@ -86,7 +86,7 @@ BACKENDS: dict[str, Backend] = {
     )
 }
 
-AUTO = ("alone", "prices", "structured", "highs", "clarabel")
+AUTO = ("closed_form", "prices", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
 
 

@@ -14,6 +14,8 @@ undecided. The choice is part of the policy:
     concave, so the answer is unique: it does not depend on the solver that found the optimum, and equal jobs get equal
     shares. The square costs at most e/2 of the throughput.
 
+    Types on which every job is as fast are one type to the program, and shares are split over them as their GPUs are.
+
     What it depends on: not at all on the order of jobs and types, as both are put into an order that their figures
     determine (types that have as many GPUs and the same rates, up to the units of the jobs, may swap their shares).
     Another unit of throughput or of GPUs changes the rounding of the program, and the choice is resolved to a gap of

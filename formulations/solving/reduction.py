@@ -82,13 +82,23 @@ class Reduction(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PlainReduction(Reduction):
-    """The reduction of a polytope without pairs."""
+    """The reduction of a polytope without pairs.
+
+    `of_type` (T,): the type of the program for each of `types`, which may be several (`merged_types`).
+    """
 
     whole: Polytope
+    of_type: Positions
 
     @classmethod
     def of_figures(
-        cls, polytope: Polytope, figures: Sequence[Floats], *, sort_types: bool = True, aggregates: bool = True
+        cls,
+        polytope: Polytope,
+        figures: Sequence[Floats],
+        *,
+        sort_types: bool = True,
+        merge_types: bool = False,
+        aggregates: bool = True,
     ) -> PlainReduction:
         """Classes of the jobs that agree in rates, gang and `figures` (N,), in one order for all ways to list them:
         sums then have the same last bits.
@@ -109,7 +119,8 @@ class PlainReduction(Reduction):
             classes = Classes.single(len(jobs))
         first = jobs[classes.first]
         part = polytope.restricted(first, types, classes.counts * polytope.counts[first])
-        return cls(served, types, jobs, classes.of, first, part, polytope)
+        part, of_type = merged_types(part) if merge_types else (part, np.arange(len(types)))
+        return cls(served, types, jobs, classes.of, first, part, polytope, of_type)
 
     def among(self, best: Certificate) -> Among:
         """In shares."""
@@ -121,9 +132,11 @@ class PlainReduction(Reduction):
 
     def allocation(self, shares: Floats) -> tuple[Floats, Pairs]:
         """No time on a type that yields nothing."""
-        rates = self.program.rates
+        rates, capacity = self.program.rates, self.program.capacity
         if any(((shares[part] > 0) & ~(rates[part] > 0)).any() for part in parts(len(shares))):
             shares = np.where(rates > 0, shares, 0.0)
+        if len(capacity) < len(self.types):
+            shares = shares[:, self.of_type] * (self.whole.capacity[self.types] / capacity[self.of_type])
         of_jobs: Floats = shares.take(self.of, axis=0, mode="clip")
         if of_jobs.shape == self.whole.rates.shape and (self.types[:-1] < self.types[1:]).all():
             return of_jobs, Pairs.none()
@@ -140,7 +153,7 @@ class PlainReduction(Reduction):
     ) -> Floats:
         """From what each job earns on the types with GPUs."""
         whole, completed = self.whole, np.zeros(len(self.whole.capacity))
-        completed[self.types] = prices
+        completed[self.types] = prices[self.of_type]
         if len(self.types) == len(completed):
             return completed
         earned = (worth[:, None] if worth.ndim == 1 else worth) * whole.rates
@@ -159,6 +172,20 @@ class PlainReduction(Reduction):
     def prices_of_others(self) -> Floats:
         """By their rates."""
         return prices_of_none(self.whole.rates[~self.served])
+
+
+def merged_types(polytope: Polytope) -> tuple[Polytope, Positions]:
+    """The polytope in which types on which every job is as fast are one, and the one that each (M,) has become.
+
+    Shares of it are split over them as their GPUs are.
+    """
+    columns = list(polytope.rates.T)
+    like = [next(k for k, other in enumerate(columns) if np.array_equal(column, other)) for column in columns]
+    kept, of_type = np.unique(like, return_inverse=True)
+    if len(kept) == len(columns):
+        return polytope, of_type
+    part = polytope.restricted(np.arange(polytope.n_jobs), kept)
+    return Polytope(part.columns, np.bincount(of_type, polytope.capacity), part.counts), of_type
 
 
 def prices_of_none(rates: Floats) -> Floats:

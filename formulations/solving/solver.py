@@ -117,10 +117,11 @@ def _reduced(
         packed = PackedReduction.of_polytope(polytope, objective.key())
         return packed, [PairsEngine(packed.pairs)] if len(packed.jobs) else []
     backends = rule.backends(solver, polytope.n_jobs)
-    as_stated = rule.as_stated
-    aggregates = not as_stated or backends[0].aggregates
+    free = not rule.as_stated
+    aggregates = free or backends[0].aggregates
     key = list(objective.key().T)
-    return PlainReduction.of_figures(polytope, key, sort_types=not as_stated, aggregates=aggregates), backends
+    plain = PlainReduction.of_figures(polytope, key, sort_types=free, merge_types=free, aggregates=aggregates)
+    return plain, backends
 
 
 def _marginals(reduction: Reduction, objective: Objective, proof: Certificate) -> tuple[Floats, Floats]:

@@ -61,14 +61,14 @@ def test_figures_of_objectives(objective):
     for at in range(n):
         for found, bad in BAD_FIGURES.items():
             refused(
-                lambda at=at, bad=bad: objective(*[bad if i == at else W for i in range(n)]), f"'{fields[at]}'", found
+                lambda at=at, bad=bad: objective(*[bad if i == at else W for i in range(n)]), f"'{fields[at]}", found
             )
         if objective is not MaxSum and fields[at] != "elapsed":
-            refused(lambda at=at: objective(*[0 * W if i == at else W for i in range(n)]), f"'{fields[at]}'")
+            refused(lambda at=at: objective(*[0 * W if i == at else W for i in range(n)]), f"'{fields[at]}")
     for counts in (W[:2], -W, W * np.nan, "x"):
         if "counts" in fields:
-            refused(lambda counts=counts: objective(*[W] * n, counts=counts), "'counts'")
-        refused(lambda counts=counts: Polytope(COLUMNS, [2, 2], counts), "'counts'")
+            refused(lambda counts=counts: objective(*[W] * n, counts=counts), "'counts")
+        refused(lambda counts=counts: Polytope(COLUMNS, [2, 2], counts), "'counts")
     refused(lambda: solve(P, objective(*[W[:3]] * n)), "'objective'", f"{objective.__name__} over 3 jobs", "5 jobs")
 
 

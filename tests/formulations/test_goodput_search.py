@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.goodput import GeneticSearch, NodeProgram, PowerMean, search_on_nodes, solve_on_nodes
+from formulations.goodput import NodeProgram, PowerMean, search_on_nodes, solve_on_nodes
 from throughputs import Configurations, InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -48,7 +48,7 @@ def allowed(program: NodeProgram, gpus: Any) -> bool:
 def test_what_is_found_is_allowed_and_not_beyond_the_optimum(seed: int, exponent: float, some: float) -> None:
     program = replace(draw(seed, 3, 2, 2, some=some), mean=PowerMean(exponent))
     exact = solve_on_nodes(program)
-    found = search_on_nodes(program, np.random.default_rng(seed), GeneticSearch(30, 20))
+    found = search_on_nodes(program, np.random.default_rng(seed), 20)
     assert allowed(program, found.gpus)
     assert found.fitness == program.fitness(found.gpus)
     assert found.fitness <= exact.fitness * (1 + 1e-9)
@@ -59,54 +59,38 @@ def test_small_programs_are_solved() -> None:
     """On a dozen small programs, to the optimum that branch and bound proves."""
     for seed in range(6):
         program = draw(seed, 4, 2, 2)
-        found = search_on_nodes(program, np.random.default_rng(0), GeneticSearch(generations=100))
+        found = search_on_nodes(program, np.random.default_rng(0), 100)
         assert found.fitness == pytest.approx(solve_on_nodes(program).fitness, rel=1e-9)
 
 
 def test_the_same_generator_gives_the_same_answer_and_populations_go_on() -> None:
     program = draw(7, 6, 3, 2)
-    short = GeneticSearch(20, 5)
-    first, again = (search_on_nodes(program, np.random.default_rng(3), short) for _ in range(2))
+    first, again = (search_on_nodes(program, np.random.default_rng(3), 5) for _ in range(2))
     assert (first.gpus == again.gpus).all()
     assert (first.population == again.population).all()
-    on = search_on_nodes(program, np.random.default_rng(4), GeneticSearch(20, 0), population=first.population)
+    on = search_on_nodes(program, np.random.default_rng(4), 0, population=first.population)
     assert on.fitness == first.fitness
     with pytest.raises(InputError, match=r"population.*shape \(members, 3, 2\)"):
-        search_on_nodes(program, np.random.default_rng(4), short, population=first.population[:, :2])
+        search_on_nodes(program, np.random.default_rng(4), 5, population=first.population[:, :2])
 
 
-def test_few_nodes_as_the_second_objective() -> None:
+def test_few_nodes_as_the_second_objective(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three GPUs are worth little more than one: how much utility there must be decides."""
     ways = Configurations([0, 0, 0], [0, 0, 0], [1, 2, 3], np.ones(3), batch_size=[1, 2, 3], pools=["t4"])
     program = NodeProgram(
         ways, np.array([1, 2, 3]), np.array([1.0, 1.2, 1.3]), 3, 1, np.zeros((1, 3), int), np.zeros(1), PowerMean(1.0)
     )
     for utility, expected in ((0.35, 3), (0.5, 2), (0.7, 1), (2.0, 1)):
-        search = GeneticSearch(40, 30, "nodes", utility)
-        assert search_on_nodes(program, np.random.default_rng(0), search).gpus.sum() == expected
+        monkeypatch.setattr("formulations.goodput.search._LEAST_UTILITY", utility)
+        assert search_on_nodes(program, np.random.default_rng(0), 30, "nodes").gpus.sum() == expected
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"population": 1}, "population.*at least 2"),
-        ({"generations": -1}, "generations.*at least 0"),
-        ({"second": "gpus"}, "second.*utility or nodes"),
-        ({"least_utility": -1.0}, "least_utility.*at least 0"),
-    ],
-)
-def test_sizes_are_checked(settings: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        GeneticSearch(**settings)
-
-
-def test_branch_and_bound_from_a_start_is_never_worse() -> None:
+def test_branch_and_bound_is_never_worse() -> None:
     program = draw(11, 6, 3, 2)
-    start = search_on_nodes(program, np.random.default_rng(0), GeneticSearch(50, 50))
-    at_once = solve_on_nodes(program, seconds=0.0, start=start.gpus)
-    assert at_once.fitness >= start.fitness
-    assert at_once.bound >= at_once.fitness
-    whole = solve_on_nodes(program, start=start.gpus)
+    found = search_on_nodes(program, np.random.default_rng(0), 50)
+    stopped, whole = solve_on_nodes(program, seconds=0.0), solve_on_nodes(program)
+    assert stopped.fitness <= whole.fitness * (1 + 1e-9)
+    assert whole.fitness <= stopped.bound * (1 + 1e-9)
     assert whole.status == "optimal"
-    assert whole.fitness == pytest.approx(solve_on_nodes(program).fitness, rel=1e-9)
+    assert whole.fitness >= found.fitness * (1 - 1e-9)
     assert 0 <= whole.gap < 1e-6

@@ -131,11 +131,6 @@ def test_jobs_that_are_pinned_keep_their_columns(seed: int) -> None:
 def test_the_least_goodput_of_a_job_is_one() -> None:
     ways = ways_of("a1=3 a2=5 b1=1.5", "b1=7")
     assert relative_goodput(ways).tolist() == pytest.approx([2.0, 10 / 3, 1.0, 1.0])
-    # a pipeline of two stages on the second pool counts two GPUs
-    assert relative_goodput(ways, [1, 2]).tolist() == pytest.approx([4.0, 20 / 3, 2.0, 2.0])
-    # with as little on both pools the last one counts
-    equal = ways_of("a1=3 b2=3")
-    assert relative_goodput(equal, [1, 2]).tolist() == [2.0, 2.0]
 
 
 def test_a_restart_that_does_not_pay_is_not_made() -> None:
@@ -155,7 +150,7 @@ def test_a_restart_that_does_not_pay_is_not_made() -> None:
     ("changes", "message"),
     [
         ({"power": 0.0}, "power.*not 0"),
-        ({"goodput": np.array([1.0])}, "goodput.*2 figures"),
+        ({"goodput": np.array([1.0])}, "goodput.*shape .2,"),
         ({"goodput": np.array([1.0, 0.0])}, "goodput.*above 0"),
         ({"held": 5}, "held.*of the job itself"),
         ({"held": -1, "pinned": True}, "pinned.*hold one"),

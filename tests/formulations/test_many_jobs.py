@@ -95,7 +95,7 @@ def test_prices_clear_the_market(kind):
         polytope, objectives = draw_even(seed, 3200)
         found = solve(polytope, objectives[kind])
         assert found.solver == "prices", f"seed {seed}"
-        assert found.gap <= (1e-9 if kind == "nash_welfare" else 1e-12), f"seed {seed}"
+        assert found.gap <= 1e-9, f"seed {seed}"
         verify(polytope, objectives[kind], found, f"seed {seed}")
 
 

@@ -123,13 +123,13 @@ def test_a_job_that_starts_is_a_host_for_the_next_one() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PackingJobs([0], [0], [1.0], [0]), "'gpus': found 0, expected at least 1"),
-        (lambda: PackingJobs([1], [0, 1], [1.0], [0]), r"'score': found \(2,\), expected shape \(1,\)"),
-        (lambda: PackingJobs([1], [0], [np.nan], [0]), "'length': found nan"),
-        (lambda: PackingLimits(score_budget=-1), "'score_budget': found -1, expected at least 0"),
+        (lambda: PackingJobs([0], [0], [1.0], [0]), r"'gpus\[0\]': found 0.0, expected finite numbers above 0"),
+        (lambda: PackingJobs([1], [0, 1], [1.0], [0]), r"'score': found shape \(2,\)"),
+        (lambda: PackingJobs([1], [0], [np.nan], [0]), r"'length\[0\]': found nan"),
+        (lambda: PackingLimits(score_budget=-1), "'score_budget': found -1.0, expected finite numbers of at least 0"),
         (
             lambda: admissible_pairs(*[PackingJobs([1], [0], [1.0], [0])] * 2, [[-1.0]], PackingLimits()),
-            "'retained': found -1.0",
+            r"'retained\[0, 0\]': found -1.0",
         ),
         (
             lambda: best_pairs(
@@ -140,7 +140,7 @@ def test_a_job_that_starts_is_a_host_for_the_next_one() -> None:
                 host_remaining=[1.0],
                 wait=[np.inf],
             ),
-            "'wait': found inf",
+            r"'wait\[0\]': found inf",
         ),
     ],
 )

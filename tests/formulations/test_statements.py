@@ -31,7 +31,6 @@ from formulations.core.solution import InfeasibleError
 from formulations.deadlines.program import DeadlineProgram, least_gpu_seconds, most_value
 from formulations.goodput import PowerMean, SiaProgram, fittest_selection, least_remaining_time, relative_goodput
 from formulations.leases import LeaseProgram, solve_leases
-from formulations.leases.written import keep_bonus
 from formulations.packing import best_pairs, pair_savings
 from formulations.reference.mixed_integer import MODELS, TIGHT, MixedProgram
 from formulations.statements import planning, selections, shares
@@ -194,7 +193,7 @@ def of_leases(seed: int) -> Case:
     sign = str(rng.choice(["minimize", "maximize"]))
     program = LeaseProgram(gpus, needed, job, deadline, value, capacity, sign)
     found = solve_leases(program)
-    keep = keep_bonus(program) * (len(found.dropped) > 0)
+    keep = program.keep_bonus * (len(found.dropped) > 0)
     kept = keep * (J - len(found.dropped))
     # the search may stop within half a GPU of slot 0
     point = {"S": np.isin(np.arange(len(job)), found.option).astype(float), "x": found.schedule.astype(float)}
@@ -249,9 +248,11 @@ def of_pollux(seed: int) -> Case:
     )
     found = fittest_selection(ways, speedup, capacity, mean)
     # the mean of the terms that sum to the stated value
-    terms = mean.terms(np.bincount(ways.job, speedup * found.x, minlength=5)).sum()
+    terms = mean.terms(np.bincount(ways.job, speedup * found.solution.x, minlength=5)).sum()
     assert found.fitness == pytest.approx(mean.of_sum(terms, 5), rel=1e-9)
-    return Case(selections.pollux(ways, speedup, capacity, mean), terms, terms, 1.0 + abs(terms), {"x": found.x})
+    return Case(
+        selections.pollux(ways, speedup, capacity, mean), terms, terms, 1.0 + abs(terms), {"x": found.solution.x}
+    )
 
 
 def of_columns(seed: int, *, whole: bool) -> Case:

@@ -56,7 +56,7 @@ class Shared:
     time_unit_seconds : --time-unit SECONDS
         One unit of the times in a trace of ElasticFlow or Chronus; inferred from the trace if omitted.
     solver
-        auto, or one of alone, prices, structured, highs, clarabel, ecos, scs, cbc.
+        auto, or one of closed_form, prices, structured, highs, clarabel, ecos, scs, cbc.
     choice
         Which of the optima: balanced or published; the preset's if omitted.
     settings : --set NAME=VALUE

@@ -16,7 +16,6 @@ from allocator.protocol.state import the_one_type
 from allocator.registry import register
 from formulations import TOLERANCE
 from formulations.goodput import (
-    GeneticSearch,
     NodeProgram,
     NodeSelection,
     PowerMean,
@@ -86,10 +85,10 @@ class Pollux(SelectionPolicy):
     solver : "auto", "highs" or "cbc", for the program.
     search : "program": as above. "genetic": GPUs on single nodes, of which each has one job of several nodes at most,
         by the published search, which goes on from its last population. "nodes": the same program by branch and bound
-        from what that search finds, for some ten jobs. GPUs of a last, smaller node are then not used, a job on other
+        beside that search, for some ten jobs. GPUs of a last, smaller node are then not used, a job on other
         nodes than before has started anew, and the figures of a column count on however many nodes its GPUs are.
     generations : of the genetic search; 100 as published.
-    second : what the genetic search looks at beside fitness, see `formulations.goodput.GeneticSearch`.
+    second : what the genetic search looks at beside fitness, see `formulations.goodput.search_on_nodes`.
     seed : of its draws.
     search_seconds : that the program, or branch and bound on nodes, may take for one decision; what was found by then
         is "feasible", with its gap. With a limit that it reaches, answers depend on the machine.
@@ -105,7 +104,7 @@ class Pollux(SelectionPolicy):
     power: float = -1.0
     solver: str = "auto"
     search: Literal["program", "nodes", "genetic"] = "program"
-    generations: int = 200
+    generations: NotNegativeWhole = 200
     second: Literal["utility", "nodes"] = "utility"
     seed: NotNegativeWhole = 0
     search_seconds: Positive = 20.0
@@ -115,14 +114,9 @@ class Pollux(SelectionPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         PowerMean(self.power)
-        self._genetic  # noqa: B018 - raises where a setting is out of range
         if self.types != "one" and self.search != "program":
             expected = "one unless search is program"
             raise InputError(f"policy {self.name}", field="types", found=self.types, expected=expected)
-
-    @property
-    def _genetic(self) -> GeneticSearch:
-        return GeneticSearch(generations=self.generations, second=self.second)
 
     def new_memory(self) -> NodeMemory:
         """Nobody has run, and nothing was searched."""
@@ -146,7 +140,7 @@ class Pollux(SelectionPolicy):
         found = fittest_selection(
             ways, anywhere, state.capacity, PowerMean(self.power), solver=self.solver, seconds=self.search_seconds
         )
-        return Selected(found.x, found.fitness, found.bound, "mean speedup", found.solution)
+        return Selected(found.solution.x, found.fitness, found.bound, "mean speedup", found.solution)
 
     def _on_nodes(
         self,
@@ -161,7 +155,7 @@ class Pollux(SelectionPolicy):
     ) -> Selected:
         """The columns of the best GPUs on nodes of the accelerator type `kind`.
 
-        By the genetic search, and from there by branch and bound; the bound is that of the program without nodes.
+        By the genetic search, and beside it by branch and bound; the bound is that of the program without nodes.
 
         Parameters
         ----------
@@ -199,13 +193,15 @@ class Pollux(SelectionPolicy):
         kept = np.where(keeps, speedup[held[order]] if ways.n_columns else 0.0, 0.0)
         program = NodeProgram(columns, nodes, (speedup * restarts)[row], number, gpus_per_node, base, kept, mean)
         rng = np.random.default_rng([self.seed, memory.searches])
-        found = search_on_nodes(program, rng, self._genetic, population=population, without_restarts=speedup[row])
+        found = search_on_nodes(
+            program, rng, self.generations, self.second, population=population, without_restarts=speedup[row]
+        )
         bound = fittest_selection(ways, anywhere, state.capacity, mean).bound
         status = "optimal" if bound - found.fitness <= TOLERANCE * bound else "feasible"
         best = NodeSelection(found.gpus, found.fitness, max(bound, found.fitness), status, "genetic search")
         if self.search == "nodes":
-            exact = solve_on_nodes(program, seconds=self.search_seconds, start=best.gpus)
-            best = exact if exact.bound <= best.bound else replace(exact, bound=max(best.bound, exact.fitness))
+            exact = solve_on_nodes(program, seconds=self.search_seconds)
+            best = exact if exact.fitness >= best.fitness else replace(best, bound=min(best.bound, exact.bound))
         memory.keep(labels, best.gpus, found.population)
         x = (best.gpus.sum(axis=1)[place[ways.job]] == ways.gpus).astype(np.float64)
         return Selected(x, best.fitness, best.bound, "mean speedup", best)

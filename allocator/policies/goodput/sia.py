@@ -85,7 +85,7 @@ class Sia(SelectionPolicy):
         """The choice of a program, with what is proven of it."""
         found = program.solve(self.solver, self.time_limit_seconds)
         objective = program.objective(found.x)
-        distance = found.bound - found.objective
+        distance = (found.bound - found.objective) * program.unit
         bound, unit = (objective + distance, "value") if program.maximises else (objective - distance, "cost")
         return Selected(found.x, objective, bound, unit, found)
 
