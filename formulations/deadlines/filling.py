@@ -13,8 +13,9 @@ a product and the walk has an interval for each level only.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, inf
 
 from formulations.deadlines.jobs import DeadlineJob
@@ -59,12 +60,14 @@ class Filling:
         starts: list[float] = []
         gpus: list[int] = []
         if first is not None and count:
-            until = times[1] if count > 1 else deadline
-            plan = self.walk(job, times, [until], [first], starts, gpus, whole=self.whole_seconds)
-            if plan.met:
-                return self._ended(plan, times, 0, deadline)
-            idle, length = job.starting if first == job.held else self.restart_seconds, until - times[0]
-            work = job.work - max(length - idle, 0.0) * job.curve.rate_of[first]
+            now, until = times[0], times[1] if count > 1 else deadline
+            rate, idle = job.curve.rate_of[first], job.starting if first == job.held else self.restart_seconds
+            needed, length = job.work / rate + idle, until - now
+            real_end = now + (ceil(needed) if self.whole_seconds else needed)
+            starts, gpus = [now], [first]
+            if real_end <= until:
+                return self._ended(JobPlan(starts, gpus, real_end, real_end, True, real_end), times, 0, deadline)
+            work = job.work - max(length - idle, 0.0) * rate
             begin, rest = 1, DeadlineJob(job.curve, work, deadline, first, max(idle - length, 0.0))
         if begin < count:
             least, span = min(profile.free[begin:count]), deadline - times[begin]
@@ -94,9 +97,9 @@ class Filling:
     def walk(
         self,
         job: DeadlineJob,
-        times: Sequence[float],
-        ends: Sequence[float],
-        levels: Sequence[int],
+        times: Iterable[float],
+        ends: Iterable[float],
+        levels: Iterable[int],
         starts: list[float] | None = None,
         gpus: list[int] | None = None,
         *,
@@ -146,8 +149,9 @@ class Filling:
             start = bisect_right(times, latest, begin, count) - 1
             if start < begin and job.held == quota and (end - times[begin] - job.starting) * rate >= job.work:
                 start = begin
-            near = min(abs(latest - times[max(start, begin)]), abs(times[min(start + 1, count - 1)] - latest))
-            if near > _TIE * abs(latest):
+            before, after = times[max(start, begin)], times[min(start + 1, count - 1)]
+            margin = _TIE * abs(latest)
+            if abs(latest - before) > margin < abs(after - latest):
                 return start if start >= begin else -1
         total, later, rate, lost, work = 0.0, 0, 0.0, 0.0, job.work
         for i in range(count - 1, begin - 1, -1):
@@ -217,7 +221,7 @@ class Filling:
         ends = [*times[1:], inf]
         if count:
             ends[count - 1] = job.deadline
-        levels = [*(job.curve.level_within[min(there, most)] for there in free[begin:-1]), most]
+        levels = chain((job.curve.level_within[min(there, most)] for there in free[begin:-1]), [most])
         plan = self.walk(job, times[begin:], ends[begin:], levels, starts, gpus, whole=self.whole_seconds)
         return self._ended(plan, times, 0, job.deadline)
 
@@ -239,7 +243,7 @@ class Filling:
 def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
     """The plan of a job that has its largest level, or the largest within what is free, until it is through."""
     most, level = job.curve.levels[-1], job.curve.level_within
-    levels = [level[min(there, most)] for there in profile.free]
+    levels = (level[there if there < most else most] for there in profile.free)
     plan = filling.walk(job, profile.times, [*profile.times[1:], inf], levels)
     if filling.whole_seconds:
         # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval

@@ -79,7 +79,7 @@ class FreeProfile:
 
     def copy(self) -> FreeProfile:
         """Another one that changes on its own."""
-        made = FreeProfile(0.0, 0)
+        made = FreeProfile.__new__(FreeProfile)
         made.times, made.free = self.times[:], self.free[:]
         return made
 
