@@ -11,55 +11,69 @@ GPU time (0.1 % more on small random instances).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush
+from math import inf
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
-from formulations.deadlines.marginal import Marginal
 from formulations.deadlines.profile import FreeProfile, JobPlan
+
+
+def next_plan(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> JobPlan | None:
+    """The plan of a job with its next level now; None where it has none or fewer GPUs are free for it."""
+    held = plan.gpus[0]
+    level = job.curve.next_level.get(held)
+    if level is None or level - held > profile.free[0]:
+        return None
+    without = profile.copy()
+    without.give(plan)
+    return filling.minimum_share(without, job, level)
 
 
 def use_left_over(filling: Filling, profile: FreeProfile, jobs: Sequence[DeadlineJob], plans: list[JobPlan]) -> None:
     """Give free GPUs of now to jobs that have plans; `profile` (what they leave free) and `plans` are changed in place.
 
+    Jobs are not scaled where they would miss a deadline that they meet, nor where that is no gain: what a restart takes
+    is more than what the next level saves.
+
     Parameters
     ----------
     jobs : in the order in which ties are resolved.
     """
-    _Saving(filling, profile, jobs, plans).run()
+    steps = 0
+    # (increase of GPU seconds per GPU, place of the job, the number of steps when it was scored, plan)
+    queue: list[tuple[float, int, int, JobPlan]] = []
+
+    def score(j: int) -> None:
+        job, plan = jobs[j], plans[j]
+        scaled = next_plan(filling, profile, job, plan)
+        if scaled is None or (plan.met and not scaled.met) or not _gains(filling, job, plan, scaled):
+            return
+        used = scaled.gpu_seconds(scaled.real_end) - plan.gpu_seconds(plan.real_end)
+        increase = used / (scaled.gpus[0] - plan.gpus[0]) if plan.gpus[0] else -inf
+        heappush(queue, (increase, j, steps, scaled))
+
+    for j, plan in enumerate(plans):
+        if plan.gpus[0]:
+            score(j)
+        else:
+            heappush(queue, (-inf, j, -1, plan))
+    while queue:
+        _, j, scored_at, scaled = heappop(queue)
+        if scored_at == steps:
+            profile.give(plans[j])
+            profile.take(scaled)
+            plans[j] = scaled
+            steps += 1
+        score(j)
 
 
-class _Saving(Marginal):
-    """The smallest increase first, scores looked at again when their turn comes."""
-
-    def gpu_seconds(self, plan: JobPlan) -> float:
-        """Until the end of the job."""
-        return plan.gpu_seconds(plan.real_end)
-
-    def run(self) -> None:
-        """Scale until nobody's next level fits."""
-        free = self.profile.free[0]
-        found = [self.following(j) for j in range(len(self.jobs))]
-        # (increase, place of the job, the number of steps when it was scored, candidate); no two of one place
-        queue = [
-            (candidate.increase, candidate.job, 0 if candidate.held else -1, candidate)
-            for candidate in found
-            if candidate is not None
-            and candidate.level - candidate.held <= free
-            and (not candidate.held or self.rescore(candidate))
-        ]
-        heapify(queue)
-        while queue:
-            _, j, scored_at, best = queue[0]
-            if best.level - best.held > free or (scored_at != self.steps and not self.rescore(best)):
-                heappop(queue)
-                continue
-            if scored_at != self.steps and len(queue) > 1:
-                heapreplace(queue, (best.increase, j, self.steps, best))
-                if queue[0][3] is not best:
-                    continue
-            heappop(queue)
-            following = self.adopt(best)
-            free = self.profile.free[0]
-            if following is not None and following.level - following.held <= free and self.rescore(following):
-                heappush(queue, (following.increase, j, self.steps, following))
+def _gains(filling: Filling, job: DeadlineJob, plan: JobPlan, scaled: JobPlan) -> bool:
+    """Whether a job would be through sooner if it kept the next level; always where it has no GPUs."""
+    before, after = (
+        job.work / job.curve.rate_of[gpus] + (job.starting if gpus == job.held else filling.restart_seconds)
+        if gpus
+        else inf
+        for gpus in (plan.gpus[0], scaled.gpus[0])
+    )
+    return after < before

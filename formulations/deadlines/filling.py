@@ -5,28 +5,28 @@ free there. Levels are tried in turn, from the deadline backwards::
 
     first level q, then the last p with    sum_{intervals from p on} length_k T(min(q, free_k)) >= work
 
-The job has the quota q from p on and the level before q until then: a plan as late and thin as these two allow.
+The job has the quota q from p on and the level before q until then: a plan as late and thin as these two allow. All
+plans, whoever makes them, come to their ends by one walk over intervals. Where the quota is free throughout, the sum is
+a product and the walk has an interval for each level only.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, inf
 
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
-from throughputs.numerics import slot_begin, slot_end
+from throughputs.numerics import slot_end
 
 _TIE = 1e-9
-"""Relative distance within which a closed form may fall on another side of a limit than the sum over intervals."""
+"""Relative distance within which a product may fall on another side of a limit than the sum over intervals."""
 
 _NEARLY = 1.0 + _TIE
 """Factor by which work may fall short and count as done."""
-
-_Left = tuple[int | None, int, float, int, float]
-"""What is left after a forced first interval: GPUs in that, the interval from which on the plan is free (0 or 1), steps
-to do, and GPUs held then with the seconds in which they still get going."""
 
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
@@ -48,289 +48,204 @@ class Filling:
     whole_seconds: bool = False
     restart_seconds: float = 0.0
 
-    def aligned(self, now: float, time: float) -> float:
-        """The end of the slot, counted from `now`, in which `time` is."""
-        return slot_end(now, self.slot_seconds, time)
-
-    def begun(self, now: float, time: float) -> float:
-        """The beginning of the slot, counted from `now`, in which `time` is."""
-        return slot_begin(now, self.slot_seconds, time)
-
     def minimum_share(self, profile: FreeProfile, job: DeadlineJob, first: int | None = None) -> JobPlan:
         """The thinnest plan for `job` on what is free, within its deadline or else as soon as it can.
 
         With `first` the job has that many GPUs in the first interval, whether or not they are free.
         """
-        times, free, deadline, curve = profile.times, profile.free, job.deadline, job.curve
+        times, deadline, levels = profile.times, job.deadline, job.curve.levels
         # intervals that begin before the deadline
         count = bisect_left(times, deadline)
-        begin, work, held, idle, restart = 0, job.work, job.held, job.starting, self.restart_seconds
+        begin, rest = 0, job
+        starts: list[float] = []
+        gpus: list[int] = []
         if first is not None and count:
-            now, rate = times[0], curve.rate_of[first]
-            if first != held:
-                idle = restart
-            needed = work / rate + idle
-            if self.whole_seconds:
-                needed = ceil(needed)
-            until = times[1] if count > 1 else deadline
-            if now + needed <= until:
-                return self._within_first(times, first, needed)
-            length = until - now
-            if length > idle:
-                work -= (length - idle) * rate
-                idle = 0.0
-            else:
-                idle -= length
-            begin, held = 1, first
-        left: _Left = (first if begin else None, begin, work, held, idle)
+            now, until = times[0], times[1] if count > 1 else deadline
+            rate, idle = job.curve.rate_of[first], job.starting if first == job.held else self.restart_seconds
+            needed, length = job.work / rate + idle, until - now
+            real_end = now + (ceil(needed) if self.whole_seconds else needed)
+            starts, gpus = [now], [first]
+            if real_end <= until:
+                return self._ended(JobPlan(starts, gpus, real_end, real_end, True, real_end), times, 0, deadline)
+            work = job.work - max(length - idle, 0.0) * rate
+            begin, rest = 1, DeadlineJob(job.curve, work, deadline, first, max(idle - length, 0.0))
         if begin < count:
-            span = deadline - times[begin]
-            least = min(free[begin:count])
-            rates, best_rates = curve.rates, curve.best_rates
-            for k, quota in enumerate(curve.levels):
-                if span * best_rates[k] * _NEARLY < work:
+            least, span = min(profile.free[begin:count]), deadline - times[begin]
+            for k, quota in enumerate(levels):
+                if span * job.curve.best_rates[k] * _NEARLY < rest.work:
                     continue
-                if least < quota:
-                    start = self._start(times, free, count, job, quota, left)
-                    if start >= 0:
-                        return self._walk(profile, count, job, (start, k), left)
-                    continue
-                rate = rates[k]
-                latest = deadline - work / rate - restart
-                start = bisect_right(times, latest, begin, count) - 1
-                if start < begin and held == quota and (span - idle) * rate >= work:
-                    start = begin
-                margin = _TIE * latest
-                if (start >= begin and latest - times[start] < margin) or (
-                    start + 1 < count and times[start + 1] - latest < margin
-                ):
-                    start = self._start(times, free, count, job, quota, left)
+                start = self._latest_start(profile, begin, count, rest, quota, least)
                 if start >= begin:
-                    return self._on_free_gpus(profile, count, job, (start, k), left)
-        return self._as_soon_as_possible(profile, count, job, left)
+                    below = levels[k - 1] if k else 0
+                    plan = self._of_quota(profile, (begin, start, count), rest, below, quota, least, starts, gpus)
+                    return self._ended(plan, times, count, deadline)
+        return self._as_soon_as_possible(profile, begin, count, rest, starts, gpus)
 
     def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float, wait: float = 0.0) -> JobPlan:
         """A plan of before from `now` on, with what is left of the job; met where it still does by then what it did.
 
         Nothing changes for a `wait` (seconds), since there is no decision before.
         """
-        rest = plan.since(now).settled(now + wait)
-        work, held, idle = job.work, job.held, job.starting
-        real_end = inf
-        for k, (start, gpus) in enumerate(zip(rest.starts, rest.gpus, strict=True)):
-            if gpus:
-                if gpus != held:
-                    idle = self.restart_seconds
-                rate = job.curve.rate_of.get(gpus)
-                if rate is None:
-                    break
-                length = (rest.starts[k + 1] if k + 1 < len(rest.starts) else inf) - start
-                if work / rate + idle <= length:
-                    real_end = start + work / rate + idle
-                    break
-                work -= max(length - idle, 0.0) * rate
-                idle = max(idle - length, 0.0)
-            held = gpus
-        met = now < rest.end and real_end <= min(job.deadline, rest.end) + _TIE * abs(now)
-        return JobPlan(rest.starts, rest.gpus, rest.end, real_end, met, plan.charged_until)
+        starts, gpus = plan.rest(now, now + wait)
+        end, real_end = max(plan.end, now + wait), inf
+        if all(held in job.curve.rate_of for held in gpus if held):
+            followed = self.walk(job, starts, [*starts[1:], inf], gpus)
+            real_end = followed.real_end if followed.met else inf
+        met = now < end and real_end <= min(job.deadline, end) + _TIE * abs(now)
+        return JobPlan(starts, gpus, end, real_end, met, plan.charged_until)
 
-    def _within_first(self, times: list[float], first: int, needed: float) -> JobPlan:
-        """The plan of a job that ends in the first interval."""
-        now = times[0]
-        real_end = now + needed
-        end = self.aligned(now, real_end)
-        if len(times) > 1 and end > times[1]:
-            end = times[1]
-        return JobPlan([now], [first], end, real_end, True, end)
-
-    def _start(self, times: list[float], free: list[int], count: int, job: DeadlineJob, quota: int, left: _Left) -> int:
-        """The last interval from which on the quota does the work, -1 if there is none."""
-        _, begin, work, held, idle = left
-        level, rates, restart = job.curve.level_within, job.curve.rate_within, self.restart_seconds
-        full = rates[quota]
-        end, total = job.deadline, 0.0
-        if not restart:
-            for i in range(count - 1, begin - 1, -1):
-                there, time = free[i], times[i]
-                total += (end - time) * (full if there >= quota else rates[there])
-                if total >= work:
-                    return i
-                end = time
-            return -1
-        # what begins to run on another number of GPUs, going forward, has a restart
-        later = 0
-        for i in range(count - 1, begin - 1, -1):
-            there, time = min(free[i], quota), times[i]
-            gpus, rate = level[there], rates[there]
-            if later and gpus != later:
-                total -= restart * rates[later]
-            total += (end - time) * rate
-            lost = idle if i == begin and gpus == held else restart
-            if total - lost * rate >= work:
-                return i
-            end, later = time, gpus
-        return -1
-
-    def _on_free_gpus(
-        self, profile: FreeProfile, count: int, job: DeadlineJob, found: tuple[int, int], left: _Left
-    ) -> JobPlan:
-        """The plan of a quota that is free in every interval, in closed form."""
-        first, begin, work, held, idle = left
-        start, k = found
-        times, curve = profile.times, job.curve
-        quota, rate, since = curve.levels[k], curve.rates[k], times[start]
-        starts, gpus = ([], []) if first is None else ([times[0]], [first])
-        if start > begin:
-            before = curve.levels[k - 1] if k else 0
-            if before:
-                lost = idle if before == held else self.restart_seconds
-                work -= max(since - times[begin] - lost, 0.0) * curve.rates[k - 1]
-            if before != held or not starts:
-                starts.append(times[begin])
-                gpus.append(before)
-            held = before
-            idle = self.restart_seconds
-        if quota != held:
-            idle = self.restart_seconds
-            starts.append(since)
-            gpus.append(quota)
-        elif not starts:
-            starts.append(since)
-            gpus.append(quota)
-        exact = since + work / rate + idle
-        last = bisect_left(times, exact, start + 1, count) - 1
-        needed = exact - times[last]
-        if self.whole_seconds:
-            if abs(needed - round(needed)) < _TIE * exact:
-                return self._walk(profile, count, job, found, left)
-            needed = ceil(needed)
-        return self._ending(times, count, job.deadline, (starts, gpus), last, needed)
-
-    def _walk(self, profile: FreeProfile, count: int, job: DeadlineJob, found: tuple[int, int], left: _Left) -> JobPlan:
-        """The plan of a quota, interval by interval."""
-        first, begin, work, held, idle = left
-        start, k = found
-        times, free, curve, restart = profile.times, profile.free, job.curve, self.restart_seconds
-        level, rates = curve.level_within, curve.rate_within
-        starts, gpus = ([], []) if first is None else ([times[0]], [first])
-        quota, cap = curve.levels[k], curve.levels[k - 1] if k else 0
-        last, length, runs = begin, 0.0, 0
-        if not cap and begin < start:
-            # nothing before the quota
-            if held or not starts:
-                starts.append(times[begin])
-                gpus.append(0)
-            held, begin = 0, start
-        for i in range(begin, count):
-            if i == start:
-                cap = quota
-            there = free[i]
-            now = level[there] if there < cap else cap
-            time = times[i]
-            if now != held or not starts:
-                starts.append(time)
-                gpus.append(now)
-            if now:
-                if now != held:
-                    idle = restart
-                rate = rates[now]
-                length = (times[i + 1] if i + 1 < count else job.deadline) - time
-                needed = work / rate + idle
-                if self.whole_seconds:
-                    needed = ceil(needed)
-                if needed <= length or i + 1 == count:
-                    return self._ending(times, count, job.deadline, (starts, gpus), i, needed)
-                last, runs = i, len(starts)
-                work -= max(length - idle, 0.0) * rate
-                idle = max(idle - length, 0.0)
-            held = now
-        # what rounding leaves of the work after the last interval with GPUs
-        return self._ending(times, count, job.deadline, (starts[:runs], gpus[:runs]), last, length)
-
-    def _as_soon_as_possible(self, profile: FreeProfile, count: int, job: DeadlineJob, left: _Left) -> JobPlan:
-        """The plan of a job that cannot meet its deadline: the most GPUs that it can use, until it is through."""
-        first, begin, work, held, idle = left
-        curve, restart, deadline = job.curve, self.restart_seconds, job.deadline
-        times, free = profile.times, profile.free
-        most = curve.levels[-1]
-        # what is done between the deadline and the end of its slot does not count
-        border = self.aligned(times[0], deadline)
-        if border > times[0] and (count == len(times) or times[count] != border):
-            times, free = [*times[:count], border, *times[count:]], [*free[:count], free[count - 1], *free[count:]]
-        starts, gpus = ([], []) if first is None else ([times[0]], [first])
-        last = len(times) - 1
-        for i in range(begin, last + 1):
-            time = times[i]
-            now = curve.level_within[min(free[i], most)] if i < last else most
-            if now != held or not starts:
-                starts.append(time)
-                gpus.append(now)
-            if now:
-                if now != held:
-                    idle = restart
-                rate = curve.rate_within[now]
-                length = inf if i == last else (deadline if times[i + 1] == border else times[i + 1]) - time
-                needed = work / rate + idle
-                if self.whole_seconds:
-                    needed = ceil(needed)
-                if needed <= length:
-                    end = self.aligned(time, time + needed)
-                    return JobPlan(starts, gpus, end, time + needed, time + needed <= deadline, end)
-                work -= max(length - idle, 0.0) * rate
-                idle = max(idle - length, 0.0)
-            held = now
-        raise AssertionError("the last interval is open")
-
-    def _ending(
+    def walk(
         self,
-        times: list[float],
-        count: int,
-        deadline: float,
-        runs: tuple[list[float], list[int]],
-        last: int,
-        needed: float,
+        job: DeadlineJob,
+        times: Iterable[float],
+        ends: Iterable[float],
+        levels: Iterable[int],
+        starts: list[float] | None = None,
+        gpus: list[int] | None = None,
+        *,
+        whole: bool = False,
     ) -> JobPlan:
-        """The plan of a job that ends so many seconds into an interval."""
-        since = times[last]
-        real_end = since + needed
-        end = self.aligned(since, real_end)
+        """Follow a job that has so many GPUs in intervals with these times and ends (seconds).
+
+        The plan goes on from `starts` and `gpus`, which are changed in place. It is met where the job is through within
+        an interval; otherwise its real end is when the job would be, on the GPUs that it had last.
+        """
+        starts, gpus = [] if starts is None else starts, [] if gpus is None else gpus
+        work, held, idle, rate_of = job.work, job.held, job.starting, job.curve.rate_of
+        real_end, met = inf, False
+        for time, end, now in zip(times, ends, levels, strict=False):
+            if now != held or not starts:
+                starts.append(time)
+                gpus.append(now)
+            if now:
+                if now != held:
+                    idle = self.restart_seconds
+                rate = rate_of[now]
+                needed = work / rate + idle
+                real_end = time + (ceil(needed) if whole else needed)
+                met = real_end <= end
+                if met:
+                    break
+                length = end - time
+                work -= max(length - idle, 0.0) * rate
+                idle = max(idle - length, 0.0)
+            held = now
+        return JobPlan(starts, gpus, real_end, real_end, met, real_end)
+
+    def lost_by_restarts(self, plan: JobPlan, job: DeadlineJob) -> float:
+        """Steps that the restarts of a plan take, at most."""
+        steps = zip(plan.gpus, [job.held, *plan.gpus[:-1]], strict=True)
+        return self.restart_seconds * sum(job.curve.rate_of[now] for now, held in steps if now and now != held)
+
+    def _latest_start(
+        self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, quota: int, least: int
+    ) -> int:
+        """The last interval from which on the quota does the work, -1 for none; `least` GPUs are free in all."""
+        times, free, restart = profile.times, profile.free, self.restart_seconds
+        level, rate_of, end = job.curve.level_within, job.curve.rate_of, job.deadline
+        if least >= quota:
+            rate = rate_of[quota]
+            latest = end - job.work / rate - restart
+            start = bisect_right(times, latest, begin, count) - 1
+            if start < begin and job.held == quota and (end - times[begin] - job.starting) * rate >= job.work:
+                start = begin
+            before, after = times[max(start, begin)], times[min(start + 1, count - 1)]
+            margin = _TIE * abs(latest)
+            if abs(latest - before) > margin < abs(after - latest):
+                return start if start >= begin else -1
+        total, later, rate, lost, work = 0.0, 0, 0.0, 0.0, job.work
+        for i in range(count - 1, begin - 1, -1):
+            there, time = free[i], times[i]
+            gpus = quota if there >= quota else level[there]
+            if gpus != later:
+                # what begins to run on another number of GPUs, going forward, has a restart
+                total -= lost
+                later, rate = gpus, rate_of.get(gpus, 0.0)
+                lost = restart * rate
+            total += (end - time) * rate
+            if total - lost >= work:
+                return i
+            end = time
+        # from the first interval on it may go on as it runs
+        return begin if gpus == job.held and total - job.starting * rate >= work else -1
+
+    def _of_quota(
+        self,
+        profile: FreeProfile,
+        places: tuple[int, int, int],
+        job: DeadlineJob,
+        below: int,
+        quota: int,
+        least: int,
+        starts: list[float],
+        gpus: list[int],
+    ) -> JobPlan:
+        """The plan of a level `below` until an interval and a quota from there on, as a walk."""
+        (begin, start, count), times, deadline = places, profile.times, job.deadline
+        if least >= quota:
+            n_starts, borders, steps = len(starts), [times[start], deadline], [quota]
+            if start > begin:
+                borders, steps = [times[begin], *borders], [below, quota]
+            plan = self.walk(job, borders, borders[1:], steps, starts, gpus)
+            if not self.whole_seconds:
+                return plan
+            since = times[bisect_left(times, plan.real_end, 1, count) - 1]
+            needed = plan.real_end - since
+            if abs(needed - round(needed)) >= _TIE * plan.real_end:
+                plan.real_end = since + ceil(needed)
+                return plan
+            del starts[n_starts:], gpus[n_starts:]
+        level = job.curve.level_within
+        capped = [level[there if there < below else below] for there in profile.free[begin:start]]
+        capped += [level[there if there < quota else quota] for there in profile.free[start:count]]
+        while not capped[-1]:
+            # what rounding leaves of the work after the last interval with GPUs
+            capped.pop()
+        end = begin + len(capped)
+        ends = [*times[begin + 1 : count], deadline]
+        plan = self.walk(job, times[begin:count], ends, capped, starts, gpus, whole=self.whole_seconds)
+        if end < count:
+            plan.real_end = min(plan.real_end, times[end])
+        return plan
+
+    def _as_soon_as_possible(
+        self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, starts: list[float], gpus: list[int]
+    ) -> JobPlan:
+        """The plan of a job that cannot meet its deadline: the most GPUs that it can use, until it is through."""
+        times, free, most = profile.times[:], profile.free[:], job.curve.levels[-1]
+        # what is done between the deadline and the end of its slot does not count
+        border = slot_end(times[0], self.slot_seconds, job.deadline)
+        if count and (count == len(times) or times[count] != border):
+            times.insert(count, border)
+            free.insert(count, free[count - 1])
+        ends = [*times[1:], inf]
+        if count:
+            ends[count - 1] = job.deadline
+        levels = chain((job.curve.level_within[min(there, most)] for there in free[begin:-1]), [most])
+        plan = self.walk(job, times[begin:], ends[begin:], levels, starts, gpus, whole=self.whole_seconds)
+        return self._ended(plan, times, 0, job.deadline)
+
+    def _ended(self, plan: JobPlan, times: list[float], count: int, deadline: float) -> JobPlan:
+        """A walk with its end: rows of the profile, of which so many begin before the deadline if it is met."""
+        last = bisect_left(times, plan.real_end, 1, count or len(times)) - 1
+        plan.end = slot_end(times[last], self.slot_seconds, plan.real_end)
         following = times[last + 1] if last + 1 < len(times) else inf
-        if real_end <= following < end:
+        if plan.real_end <= following < plan.end:
             # slots that were counted from elsewhere
-            end = following
-        if deadline < real_end <= deadline + _ROUNDING * abs(real_end):
-            real_end = deadline
-        charged = following if last + 1 < count else end
-        return JobPlan(runs[0], runs[1], end, real_end, real_end <= deadline, charged)
+            plan.end = following
+        if deadline < plan.real_end <= deadline + _ROUNDING * abs(plan.real_end):
+            plan.real_end = deadline
+        plan.met = plan.real_end <= deadline
+        plan.charged_until = following if last + 1 < count else plan.end
+        return plan
 
 
 def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
     """The plan of a job that has its largest level, or the largest within what is free, until it is through."""
-    times, free, curve = profile.times, profile.free, job.curve
-    work, held, idle = job.work, job.held, job.starting
-    most, restart = curve.levels[-1], filling.restart_seconds
-    starts: list[float] = []
-    gpus: list[int] = []
-    last = len(times) - 1
-    for i, time in enumerate(times):
-        now = curve.level_within[min(free[i], most)]
-        if now != held or not starts:
-            starts.append(time)
-            gpus.append(now)
-        if now:
-            if now != held:
-                idle = restart
-            until = times[i + 1] if i < last else inf
-            through = time + (work / curve.rate_within[now] + idle)
-            # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
-            if through <= until:
-                real_end = ceil(through) if filling.whole_seconds else through
-                end = filling.aligned(time, real_end)
-                if real_end <= until < end:
-                    end = until
-                return JobPlan(starts, gpus, end, real_end, real_end <= job.deadline, end)
-            length = until - time
-            work -= max(length - idle, 0.0) * curve.rate_within[now]
-            idle = max(idle - length, 0.0)
-        held = now
-    raise AssertionError("a job that can run on all GPUs ends")
+    most, level = job.curve.levels[-1], job.curve.level_within
+    levels = (level[there if there < most else most] for there in profile.free)
+    plan = filling.walk(job, profile.times, [*profile.times[1:], inf], levels)
+    if filling.whole_seconds:
+        # on the clock, as its end: what rounding adds to the seconds left is no more work in the next interval
+        plan.real_end = ceil(plan.real_end)
+    return filling._ended(plan, profile.times, 0, job.deadline)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 
 
+@dataclass(eq=False, slots=True)
 class JobPlan:
     """When one job has how many GPUs.
 
@@ -20,17 +22,16 @@ class JobPlan:
     charged_until : the end of the interval in which the job ends, which ElasticFlow's published score charges for.
     """
 
-    __slots__ = ("charged_until", "end", "gpus", "met", "real_end", "starts")
-
-    def __init__(
-        self, starts: list[float], gpus: list[int], end: float, real_end: float, met: bool, charged_until: float
-    ) -> None:
-        self.starts, self.gpus = starts, gpus
-        self.end, self.real_end, self.met, self.charged_until = end, real_end, met, charged_until
+    starts: list[float]
+    gpus: list[int]
+    end: float
+    real_end: float
+    met: bool
+    charged_until: float
 
     def gpu_seconds(self, until: float) -> float:
         """GPU seconds where the last number of GPUs is kept `until` then (`end`, `real_end`, `charged_until`)."""
-        total, held, last = 0.0, 0, self.starts[0]
+        total, held, last = 0.0, 0, until
         for start, gpus in zip(self.starts, self.gpus, strict=True):
             total += held * (start - last)
             last, held = start, gpus
@@ -38,33 +39,17 @@ class JobPlan:
 
     def gpus_at(self, clock: float) -> int:
         """GPUs that the job has at `clock`; 0 before the first start and from the end on."""
-        at = bisect_left(self.starts, clock)
-        if at == len(self.starts) or self.starts[at] != clock:
-            at -= 1
+        at = bisect_right(self.starts, clock) - 1
         return self.gpus[at] if at >= 0 and clock < self.end else 0
 
-    def since(self, clock: float) -> JobPlan:
-        """The part of the plan from `clock` on."""
-        at = bisect_left(self.starts, clock)
-        if at == len(self.starts) or self.starts[at] != clock:
-            at -= 1
-        if at <= 0 and self.starts[0] >= clock:
-            return self
-        starts = [clock, *self.starts[at + 1 :]]
-        return JobPlan(starts, self.gpus[at:], self.end, self.real_end, self.met, self.charged_until)
-
-    def settled(self, until: float) -> JobPlan:
-        """The plan with its first number of GPUs `until` then (seconds); later ones are as they were."""
-        at = bisect_left(self.starts, until)
-        if at == len(self.starts) or self.starts[at] != until:
-            at -= 1
-        if at <= 0:
-            starts, gpus = self.starts, self.gpus
-        else:
-            starts, gpus = [self.starts[0], until, *self.starts[at + 1 :]], [self.gpus[0], *self.gpus[at:]]
-            if gpus[0] == gpus[1]:
-                del starts[1], gpus[1]
-        return JobPlan(starts, gpus, max(self.end, until), self.real_end, self.met, self.charged_until)
+    def rest(self, clock: float, until: float) -> tuple[list[float], list[int]]:
+        """Starts and GPUs from `clock` on, its number of GPUs then kept `until` a later instant (seconds)."""
+        now, then = (max(bisect_right(self.starts, time) - 1, 0) for time in (clock, until))
+        starts, gpus = [clock, *self.starts[then + 1 :]], [self.gpus[now], *self.gpus[then + 1 :]]
+        if self.gpus[now] != self.gpus[then]:
+            starts.insert(1, until)
+            gpus.insert(1, self.gpus[then])
+        return starts, gpus
 
 
 class FreeProfile:
@@ -81,8 +66,6 @@ class FreeProfile:
     ([0, 10, 20], [6, 4, 8])
     """
 
-    __slots__ = ("free", "times")
-
     def __init__(self, now: float, gpus: int) -> None:
         self.times: list[float] = [now]
         self.free: list[int] = [gpus]
@@ -90,9 +73,8 @@ class FreeProfile:
     @classmethod
     def of(cls, steps: Iterable[tuple[float, int]]) -> FreeProfile:
         """From (time, free GPUs), in order."""
-        made = cls.__new__(cls)
-        listed = list(steps)
-        made.times, made.free = [time for time, _ in listed], [free for _, free in listed]
+        made = cls(0.0, 0)
+        made.times, made.free = map(list, zip(*steps, strict=True))
         return made
 
     def copy(self) -> FreeProfile:
@@ -111,33 +93,23 @@ class FreeProfile:
 
     def _change(self, plan: JobPlan, sign: int) -> None:
         times, free, starts = self.times, self.free, plan.starts
-        last = len(starts) - 1
-        # where it begins and ends, in the end; breakpoints come in ascending order, so that earlier ones stay in place
+        # breakpoints of the plan, ascending, so that later ones leave earlier ones in place
         borders: list[int] = []
-        j = 0
+        i = 0
         for k, gpus in enumerate(plan.gpus):
             if not gpus:
                 continue
-            start = starts[k]
-            i = j if times[j] == start else bisect_left(times, start, j)
-            if i == len(times) or times[i] != start:
-                times.insert(i, start)
-                free.insert(i, free[i - 1])
-            borders.append(i)
-            end = plan.end if k == last else starts[k + 1]
+            interval = []
+            for time in (starts[k], starts[k + 1] if k + 1 < len(starts) else plan.end):
+                i = bisect_left(times, time, i)
+                if time < inf and (i == len(times) or times[i] != time):
+                    times.insert(i, time)
+                    free.insert(i, free[i - 1])
+                interval.append(i)
+            first, i = interval
             change = sign * gpus
-            if end == inf:
-                free[i:] = [count - change for count in free[i:]]
-                break
-            j = bisect_left(times, end, i)
-            if j == len(times) or times[j] != end:
-                times.insert(j, end)
-                free.insert(j, free[j - 1])
-            borders.append(j)
-            if j == i + 1:
-                free[i] -= change
-            else:
-                free[i:j] = [count - change for count in free[i:j]]
+            free[first:i] = [count - change for count in free[first:i]]
+            borders += interval
         for i in reversed(borders):
             if 0 < i < len(times) and free[i] == free[i - 1]:
                 del times[i], free[i]

@@ -85,11 +85,9 @@ class DeadlineProgram:
             pools=["gpus"],
         )
 
-    def column_program(self, *, all_met: bool = False) -> ColumnProgram:
-        """Columns, slots and capacity; with `all_met` the deadlines of all jobs are rows."""
-        S = len(self.borders) - 1
-        rows = Rows(self.work_rows(), lower=1.0) if all_met else None
-        return ColumnProgram(self.columns, np.full((1, S), float(self.gpus)), rows=rows)
+    def column_program(self, rows: Rows | None = None) -> ColumnProgram:
+        """Columns, slots and capacity."""
+        return ColumnProgram(self.columns, np.full((1, len(self.borders) - 1), float(self.gpus)), rows=rows)
 
     def work_rows(self) -> Any:
         """(N, C S) parts of each job's work that the columns do in the slots."""
@@ -135,10 +133,7 @@ class MostDeadlines(Objective):
 
     def met(self, x: Floats) -> Flags:
         """(N,) whose work shares (C S,) do in time, but for one part in ten million."""
-        done = np.ravel(self.problem.done().T) * x
-        job = np.tile(self.problem.columns.job, len(self.problem.borders) - 1)
-        parts = np.bincount(job, done, minlength=len(self.problem.jobs))
-        return np.asarray(parts >= 1.0 - _MET)
+        return np.asarray(self.problem.work_rows() @ x >= 1.0 - _MET)
 
     def value(self, program: ColumnProgram, x: Floats) -> float:
         """The value of those that are met."""
@@ -166,8 +161,8 @@ def least_gpu_seconds(jobs: Sequence[DeadlineJob], gpus: int, now: float) -> flo
     program = DeadlineProgram(jobs, gpus, now)
     cost = program.columns.gpus[:, None] * np.diff(program.borders)
     most = float(cost.max())
-    goal = Total(cost / most, maximise=False)
+    all_met = program.column_program(Rows(program.work_rows(), lower=1.0))
     try:
-        return most * solve_columns(program.column_program(all_met=True), goal).objective
+        return most * solve_columns(all_met, Total(cost / most, maximise=False)).objective
     except InfeasibleError:
         return inf

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from allocator.published.elasticflow.scaling import Published
+from allocator.published.elasticflow.scaling import scale_as_published
 from formulations.deadlines import (
     DeadlineJob,
     DeadlineOrder,
@@ -77,7 +77,7 @@ def test_least_shares_and_scaling_are_those_of_the_description(instance) -> None
     left, scaled = order.left_over, list(order.plans)
     assert listed(left) == profile
     if left.free[0] >= 0:
-        Published(filling, left, order.jobs, scaled).run()
+        scale_as_published(filling, left, order.jobs, scaled)
         reference.use_left_over(found, plans, profile, NOW)
         for plan, expected in zip(scaled, plans, strict=True):
             assert_same(plan, expected)
@@ -220,7 +220,7 @@ def test_what_is_left_goes_where_it_saves_most() -> None:
     flat = ScalingCurve([1, 2, 4], [1.0, 1.1, 1.2], capacity=4)
     for first, second in ((linear, flat), (flat, linear)):
         found = [DeadlineJob(first, 100.0, 500.0), DeadlineJob(second, 100.0, 500.0)]
-        for scale, expected in ((use_left_over, 2), (lambda *given: Published(*given).run(), 1)):
+        for scale, expected in ((use_left_over, 2), (scale_as_published, 1)):
             order = DeadlineOrder.filled(Filling(), FreeProfile(0.0, 3))
             order.add(found)
             free, plans = order.left_over, list(order.plans)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allocator.published.elasticflow.scaling import Published
+from allocator.published.elasticflow.scaling import scale_as_published
 from formulations.deadlines import (
     DeadlineJob,
     DeadlineOrder,
@@ -23,14 +23,10 @@ def test_gpu_time_and_gpus_of_a_plan_by_hand() -> None:
     assert [plan.gpu_seconds(until) for until in (28.0, 30.0, 40.0)] == [20 + 12, 20 + 20, 20 + 60]
     clocks = (9.0, 10.0, 19.0, 20.0, 25.0, 29.0, 30.0)
     assert [plan.gpus_at(clock) for clock in clocks] == [0, 2, 2, 0, 4, 4, 0]
-    later = plan.since(22.0)
-    assert (later.starts, later.gpus, later.end, later.real_end, later.charged_until) == (
-        [22.0, 25.0],
-        [0, 4],
-        30.0,
-        28.0,
-        40.0,
-    )
+    # the number of now is kept, for so long
+    assert plan.rest(22.0, 22.0) == ([22.0, 25.0], [0, 4])
+    assert plan.rest(12.0, 23.0) == ([12.0, 23.0, 25.0], [2, 0, 4])
+    assert plan.rest(10.0, 26.0) == ([10.0, 26.0], [2, 4])
 
 
 def test_a_job_that_rounding_has_made_late_keeps_newcomers_out() -> None:
@@ -117,6 +113,5 @@ def test_ends_that_are_passed_are_those_at_which_gpus_would_have_come_back():
     order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(Filling(60.0), FreeProfile(0.0, 2))
     order.add([DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], capacity=2), 50.0, 100.0)])
     plans = list(order.plans)
-    scaling = Published(Filling(60.0), order.left_over, order.jobs, plans)
-    assert (scaling.run(), scaling.passed_ends) == ([0], {60.0})
+    assert scale_as_published(Filling(60.0), order.left_over, order.jobs, plans) == ([0], {60.0})
     assert (plans[0].gpus, plans[0].real_end) == ([2], 25.0)

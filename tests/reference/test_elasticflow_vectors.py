@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from allocator.published.elasticflow.scaling import Published
+from allocator.published.elasticflow.scaling import scale_as_published
 from formulations.deadlines import (
     DeadlineJob,
     DeadlineOrder,
@@ -94,7 +94,7 @@ def test_whole_decisions(vectors, rates) -> None:
         if not case["all_feasible"]:
             order.add(jobs)
         plans, left_over = list(order.plans), order.left_over
-        Published(filling, left_over, order.jobs, plans).run()
+        scale_as_published(filling, left_over, order.jobs, plans)
         for answers, name, now in ((order.plans, "min_share", "num_gpu_now"), (plans, "final", "num_gpu")):
             for label, plan in zip(labels, answers, strict=True):
                 expected = case[name][label]

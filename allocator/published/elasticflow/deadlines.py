@@ -20,7 +20,7 @@ from allocator.policies.deadlines.elasticflow import ElasticFlow, ElasticFlowNoA
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
-from allocator.published.elasticflow.scaling import Published
+from allocator.published.elasticflow.scaling import scale_as_published
 from formulations.deadlines import DeadlineOrder, Filling, JobPlan
 from throughputs.arrays import Ints
 
@@ -128,7 +128,7 @@ class ListedElasticFlow(_Listed, ElasticFlow):
 
     def scale(self, promises: Promises, jobs: list[PlannedJob], plans: list[JobPlan]) -> list[int]:
         """As they stand after the scaling, larger gangs first."""
-        listed = Published(promises.filling, promises.left_over, jobs, plans).run()
+        listed, _ = scale_as_published(promises.filling, promises.left_over, jobs, plans)
         return sorted(listed, key=lambda j: -plans[j].gpus[0])
 
 
@@ -162,9 +162,8 @@ class ListedElasticFlowNoAdmission(_Listed, ElasticFlowNoAdmission):
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
         for job in sorted(starting, key=lambda job: job.position):
             started[job.label] = len(started)
-        scaling = Published(promises.filling, free, jobs, plans)
-        scaling.run()
-        notes -= scaling.passed_ends - {plan.end for plan in plans}
+        _, passed_ends = scale_as_published(promises.filling, free, jobs, plans)
+        notes -= passed_ends - {plan.end for plan in plans}
         for job, plan in zip(jobs, plans, strict=True):
             if plan.gpus[0]:
                 started.setdefault(job.label, len(started))

@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
-from formulations.deadlines.marginal import Candidate, Marginal
-from formulations.deadlines.profile import JobPlan
+from formulations.deadlines import DeadlineJob, Filling, FreeProfile, JobPlan
+from formulations.deadlines.elastic import next_plan
 
 
-class Published(Marginal):
-    """The largest increase first, whatever it does to deadlines, among scores that are all up to date; equal ones as in
-    the round before.
+def scale_as_published(
+    filling: Filling, profile: FreeProfile, jobs: Sequence[DeadlineJob], plans: list[JobPlan]
+) -> tuple[list[int], set[float]]:
+    """Scale until nobody's next level fits; `profile` and `plans` are changed in place.
 
-    Attributes
-    ----------
-    passed_ends : when the GPUs of jobs that were scaled would have come back before.
+    The job whose GPU time per GPU grows most comes first, whatever it does to deadlines; before it one without GPUs,
+    and equal ones as in the round before. A plan is charged to the end of the interval of the profile in which the job
+    ends.
+
+    Returns
+    -------
+    The jobs in the order of the list, which is sorted by score, and when the GPUs of jobs that were scaled would have
+    come back before.
     """
+    listed, scores, passed_ends = list(range(len(jobs))), [-inf] * len(jobs), set[float]()
+    # whose next level may fit: what is free now only gets less
+    open_yet = set(listed) if profile.free[0] else set()
+    while open_yet:
+        for j in open_yet:
+            scores[j] = _score(filling, profile, jobs[j], plans[j])
+        open_yet = {j for j in open_yet if scores[j] > -inf}
+        listed.sort(key=scores.__getitem__, reverse=True)
+        best = next((j for j in listed if j in open_yet), None)
+        if best is None:
+            break
+        scaled = next_plan(filling, profile, jobs[best], plans[best])
+        assert scaled is not None
+        passed_ends.add(plans[best].end)
+        profile.give(plans[best])
+        profile.take(scaled)
+        plans[best] = scaled
+        if scaled.gpus[0] not in jobs[best].curve.next_level:
+            # it keeps the score, and its place in the list
+            open_yet.remove(best)
+    return listed, passed_ends
 
-    keep_met = False
 
-    def gpu_seconds(self, plan: JobPlan) -> float:
-        """Until the end of the interval of the profile in which the job ends."""
-        return plan.gpu_seconds(plan.charged_until)
-
-    def run(self) -> list[int]:
-        """Scale until nobody's next level fits; returns the jobs in the order of the list, which is sorted by score."""
-        self.passed_ends = set[float]()
-        listed, scores = list(range(len(self.jobs))), [-inf] * len(self.jobs)
-        if not self.profile.free[0]:
-            return listed
-        following: dict[int, Candidate] = {}
-        for j in listed:
-            candidate = self.following(j)
-            if candidate is not None:
-                following[j] = candidate
-        while True:
-            for j, candidate in list(following.items()):
-                scores[j] = self._score(candidate)
-                if scores[j] == -inf:
-                    del following[j]
-            listed.sort(key=scores.__getitem__, reverse=True)
-            while True:
-                best = next((j for j in listed if j in following), None)
-                if best is None:
-                    return listed
-                candidate = following.pop(best)
-                if candidate.held or self.rescore(candidate):
-                    break
-            self.passed_ends.add(self.plans[best].end)
-            then = self.adopt(candidate)
-            if then is not None:
-                following[best] = then
-
-    def _score(self, candidate: Candidate) -> float:
-        """What the next level costs in GPU time per GPU; inf for a job without GPUs, -inf where it does not fit."""
-        if candidate.level - candidate.held > self.profile.free[0]:
-            return -inf
-        if not candidate.held:
-            return inf
-        return candidate.increase if self.rescore(candidate) else -inf
+def _score(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> float:
+    """What the next level costs in GPU time per GPU; inf for a job without GPUs, -inf where it does not fit."""
+    held = plan.gpus[0]
+    level = job.curve.next_level.get(held, inf)
+    if level - held > profile.free[0]:
+        return -inf
+    if not held:
+        return inf
+    scaled = next_plan(filling, profile, job, plan)
+    assert scaled is not None
+    return (scaled.gpu_seconds(scaled.charged_until) - plan.gpu_seconds(plan.charged_until)) / (level - held)
