@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from formulations.deadlines import DeadlineJob, Filling, FreeProfile, JobPlan
-from formulations.deadlines.elastic import next_plan
+from formulations.deadlines.elastic import next_level
 
 
 def scale_as_published(
@@ -34,8 +34,8 @@ def scale_as_published(
         best = next((j for j in listed if j in open_yet), None)
         if best is None:
             break
-        scaled = next_plan(filling, profile, jobs[best], plans[best])
-        assert scaled is not None
+        level = next_level(profile, jobs[best], plans[best])
+        scaled = filling.minimum_share(profile.without(plans[best]), jobs[best], level)
         passed_ends.add(plans[best].end)
         profile.give(plans[best])
         profile.take(scaled)
@@ -48,12 +48,10 @@ def scale_as_published(
 
 def _score(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> float:
     """What the next level costs in GPU time per GPU; inf for a job without GPUs, -inf where it does not fit."""
-    held = plan.gpus[0]
-    level = job.curve.next_level.get(held, inf)
-    if level - held > profile.free[0]:
+    held, level = plan.gpus[0], next_level(profile, job, plan)
+    if level is None:
         return -inf
     if not held:
         return inf
-    scaled = next_plan(filling, profile, job, plan)
-    assert scaled is not None
+    scaled = filling.minimum_share(profile.without(plan), job, level)
     return (scaled.gpu_seconds(scaled.charged_until) - plan.gpu_seconds(plan.charged_until)) / (level - held)
