@@ -14,9 +14,9 @@ from formulations.columns.near import search_near
 from formulations.columns.one_pool import search_one_pool
 from formulations.columns.written import Written, rounded_rows
 from formulations.core.solution import InfeasibleError
-from formulations.reference.mixed_integer import MODELS, TIGHT, LinearAnswer, MixedProgram
+from formulations.reference.mixed_integer import MODELS, TIGHT, LinearAnswer
 from formulations.reference.stopping import StopRule
-from throughputs.arrays import Flags, Floats, Positions
+from throughputs.arrays import Flags, Floats
 
 _EXACT: dict[str, dict[str, Any]] = {
     "highs": {**TIGHT, "small_matrix_value": 1e-12, "mip_feasibility_tolerance": 1e-9, "random_seed": 0},
@@ -68,7 +68,7 @@ class Engine:
 
     def __init__(self, name: str, written: Written, seconds: float) -> None:
         self.name, self._written, self._until = name, written, perf_counter() + seconds
-        self._model = _model(name, written, np.zeros(len(written.least)))
+        self._model: Any = MODELS[name](written, _EXACT[name])
         self.rounding: float = self._model.rounding
 
     def optimise(self, cost: Floats) -> Found:
@@ -115,7 +115,7 @@ class Engine:
         if rounded is None:
             return self._written, multipliers
         rows, upper = rounded
-        lower, known = np.full(len(upper), -np.inf), len(self._written.lower)
+        lower, known = np.full(len(upper), -np.inf), len(self._written.row_lower)
         self._model.add_rows(rows, lower, upper)
         _, prices = self._relaxed(scale)
         self._model.drop_rows(known)
@@ -129,7 +129,10 @@ class Engine:
         # the relaxation of a program with rounded rows is nearly whole: presolve takes longer than what it saves
         presolve = "choose" if written is self._written else "off"
         z = np.where(opened, 0.0, point)
-        model = _model(self.name, written, -cost / scale, np.flatnonzero(opened), written.matrix @ z)
+        held = written.matrix @ z
+        limits = {"row_lower": written.row_lower - held, "row_upper": written.row_upper - held}
+        rest = replace(written, cost=-cost / scale, **limits).of_columns(np.flatnonzero(opened))
+        model = MODELS[self.name](rest, _EXACT[self.name])
         before = float(np.add.reduce(cost * z))
         known = None if start is None else start[opened]
         z[opened], found = self._run(model, StopRule(absolute_gap=aim / scale), start=known, presolve=presolve)
@@ -156,20 +159,6 @@ class Engine:
 
 ENGINES: dict[str, Callable[[Written, float], Engine]] = {name: partial(Engine, name) for name in _EXACT}
 """Engines by name, in the order in which they are tried."""
-
-
-def _model(name: str, written: Written, cost: Floats, kept: Positions | None = None, held: Floats | float = 0.0) -> Any:
-    """The program in a solver; some of its variables alone, where the others hold so much of the rows."""
-    some = slice(None) if kept is None else kept
-    program = MixedProgram.of(
-        written.matrix if kept is None else written.matrix[:, kept],
-        cost[some],
-        (written.lower - held, written.upper - held),
-        lower=written.least[some],
-        upper=written.most[some],
-        whole=written.whole[some],
-    )
-    return MODELS[name](program, _EXACT[name])
 
 
 def _aim(written: Written, cost: Floats) -> float:

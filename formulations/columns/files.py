@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from formulations.columns.objectives import Objective
 from formulations.columns.program import ColumnProgram
 from formulations.columns.written import write_out
-from formulations.reference.mixed_integer import Highs, MixedProgram
+from formulations.reference.mixed_integer import Highs
 from throughputs import InputError
 
 _SUFFIXES = (".mps", ".lp")
@@ -43,23 +44,13 @@ def write_model(
     written = write_out(program, [objective])
     if written.denominators[0] is not None:
         raise InputError("program", field="objective", found="a ratio", expected="a linear objective")
-    limits = written.lower, written.upper
-    model = Highs(
-        MixedProgram.of(
-            written.matrix,
-            written.costs[0] * (1.0 if objective.maximise else -1.0),
-            limits,
-            lower=written.least,
-            upper=written.most,
-            whole=written.whole,
-            maximise=objective.maximise,
-        )
-    ).solver
+    cost = written.costs[0] * (1.0 if objective.maximise else -1.0)
+    model = Highs(replace(written, cost=cost, maximise=objective.maximise)).solver
     # brackets are not allowed in LP format
     brackets = str.maketrans("[]", "()") if path.suffix == ".lp" else {}
-    for k, name in enumerate(_distinct(_variables(program, len(written.least)))):
+    for k, name in enumerate(_distinct(_variables(program, len(written.lower)))):
         model.passColName(k, name.translate(brackets))
-    for k, name in enumerate(_distinct(_rows(program, len(written.lower), row_names))):
+    for k, name in enumerate(_distinct(_rows(program, len(written.row_lower), row_names))):
         model.passRowName(k, name.translate(brackets))
     model.writeModel(str(path))
 

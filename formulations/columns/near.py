@@ -48,9 +48,9 @@ def search_near(
     """
     most, left = written.dual(cost, multipliers)
     loss = np.where(written.whole, np.abs(left), 0.0)
-    better = np.where(left > 0, written.most, written.least)
+    better = np.where(left > 0, written.upper, written.lower)
     rounding, ascending = _ROUNDING * float(np.abs(cost).max(initial=0.0)), np.sort(loss)
-    rows, more, needed, start = len(written.lower), _MORE_THAN_ROWS, np.inf, None
+    rows, more, needed, start = len(written.row_lower), _MORE_THAN_ROWS, np.inf, None
     while True:
         last = min(rows + more, len(loss)) - 1
         opened = loss <= min(float(ascending[last]), needed) + rounding

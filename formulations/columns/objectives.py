@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -25,31 +25,20 @@ from throughputs.arrays import Flags, Floats
 class Terms:
     """An objective in matrices: ``cost x + extra_cost e`` with E variables e of its own and R rows::
 
-    lower <= rows x + extra_rows e <= upper,   least <= e <= most,   e_k whole where `whole`
+    rows x + extra_rows e >= 0,   least <= e <= most,   e_k whole where `whole`
 
-    Of a ratio `cost` is the numerator, and `denominator` (C S,) what it is divided by; None: a linear objective.
+    Of a ratio `cost` is the numerator, and `denominator` (C S,) what it is divided by; None: a linear objective. One
+    number, in place of E or C S, stands for all; without variables of its own it has no rows.
     """
 
-    cost: Floats
-    extra_cost: Floats
-    rows: Any
-    extra_rows: Any
-    lower: Floats
-    upper: Floats
-    least: Floats
-    most: Floats
-    whole: Flags
+    cost: ArrayLike
+    extra_cost: Floats = field(default_factory=lambda: np.zeros(0))
+    rows: Any = None
+    extra_rows: Any = None
+    least: ArrayLike = 0.0
+    most: ArrayLike = 1.0
+    whole: ArrayLike = False
     denominator: Floats | None = None
-
-    @classmethod
-    def linear(cls, cost: Floats, denominator: Floats | None = None) -> Terms:
-        """``cost x`` alone."""
-        from scipy.sparse import csr_array
-
-        nothing = np.zeros(0)
-        none = nothing.astype(bool)
-        rows, of_extras = csr_array((0, len(cost))), csr_array((0, 0))
-        return cls(cost, nothing, rows, of_extras, nothing, nothing, nothing, nothing, none, denominator)
 
 
 class Objective(ABC):
@@ -94,7 +83,7 @@ class Total(Objective):
 
     def terms(self, program: ColumnProgram) -> Terms:
         """The values."""
-        return Terms.linear(program.spread("values", self.values))
+        return Terms(program.spread("values", self.values))
 
     def value(self, program: ColumnProgram, x: Floats) -> float:
         """Their sum."""
@@ -126,7 +115,7 @@ class Ratio(Objective):
         costs = program.spread("costs", self.costs)
         if (costs < 0).any():
             raise InputError("objective", field="costs", found=float(costs.min()), expected="at least 0")
-        return Terms.linear(program.spread("values", self.values), costs)
+        return Terms(program.spread("values", self.values), denominator=costs)
 
     def value(self, program: ColumnProgram, x: Floats) -> float:
         """The ratio of the sums."""
@@ -147,11 +136,9 @@ class Least(Objective):
     Parameters
     ----------
     matrix : A (R, C S), at least 0, at least one row.
-    raises_throughput : whether A x rises with every job's throughput, as in `of_throughput`.
     """
 
     matrix: Any
-    raises_throughput: bool = False
 
     @classmethod
     def of_throughput(cls, columns: Configurations, weights: ArrayLike) -> Least:
@@ -168,35 +155,19 @@ class Least(Objective):
             expected = f"{columns.n_jobs} finite numbers, at least 0"
             raise InputError("objective", field="weights", found=w.tolist(), expected=expected)
         rows = (diags_array(w) @ columns.rates).tocsr()[np.flatnonzero(w > 0)]
-        return cls(rows, raises_throughput=True)
+        return cls(rows)
 
     def terms(self, program: ColumnProgram) -> Terms:
         """``A x - t >= 0``."""
         from scipy.sparse import csr_array
 
         rows = csr_array(self._rows(program))
-        R = rows.shape[0]
-        most = float(np.min(_most_of_rows(program, rows)))
-        return Terms(
-            cost=np.zeros(program.n_variables),
-            extra_cost=np.ones(1),
-            rows=rows,
-            extra_rows=csr_array(np.full((R, 1), -1.0)),
-            lower=np.zeros(R),
-            upper=np.full(R, np.inf),
-            least=np.zeros(1),
-            most=np.array([most]),
-            whole=np.zeros(1, dtype=bool),
-        )
+        down = csr_array(np.full((rows.shape[0], 1), -1.0))
+        return Terms(0.0, np.ones(1), rows, down, most=np.min(_most_of_rows(program, rows)))
 
     def value(self, program: ColumnProgram, x: Floats) -> float:
         """The least row."""
         return float(np.min(self._rows(program) @ x))
-
-    def compares(self, program: ColumnProgram) -> tuple[list[Floats], bool] | None:
-        """By throughput, where the rows are throughputs."""
-        del program
-        return ([], True) if self.raises_throughput else None
 
     def _rows(self, program: ColumnProgram) -> Any:
         from scipy.sparse import csr_array, hstack
@@ -233,17 +204,8 @@ class MostFloors(Objective):
         held = np.flatnonzero(f > 0)
         E = len(held)
         rows = diags_array(1.0 / f[held]) @ program.columns.rates.tocsr()[held]
-        return Terms(
-            cost=np.zeros(program.n_variables),
-            extra_cost=np.ones(E),
-            rows=csr_array(hstack([rows] * program.n_slots, format="csr")),
-            extra_rows=csr_array(diags_array(-np.ones(E))),
-            lower=np.zeros(E),
-            upper=np.full(E, np.inf),
-            least=np.zeros(E),
-            most=np.ones(E),
-            whole=np.ones(E, dtype=bool),
-        )
+        every = csr_array(hstack([rows] * program.n_slots, format="csr"))
+        return Terms(0.0, np.ones(E), every, csr_array(diags_array(-np.ones(E))), whole=True)
 
     def kept(self, program: ColumnProgram, x: Floats) -> Flags:
         """(N,) whose floor is kept by `x` (C S,), but for one part in a million."""

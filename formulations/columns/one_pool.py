@@ -21,25 +21,25 @@ def search_one_pool(written: Written, cost: Floats) -> Search | None:
     if len(written.capacity_rows) != 1:
         return None
     of_pool = int(written.capacity_rows[0])
-    others = np.delete(np.arange(len(written.lower)), of_pool)
+    others = np.delete(np.arange(len(written.row_lower)), of_pool)
     gpus, times = written.matrix[[of_pool]].toarray()[0], written.matrix[others].tocsc()
     if not (
         written.whole.all()
-        and (written.least == 0).all()
+        and (written.lower == 0).all()
         and ((gpus > 0) & (gpus == np.rint(gpus))).all()
         and (np.diff(times.indptr) == 1).all()
         and (times.data == 1).all()
-        and (written.upper[others] == 1).all()
+        and (written.row_upper[others] == 1).all()
     ):
         return None
-    job, must, capacity = times.indices, written.lower[others] == 1, np.floor(written.upper[of_pool])
+    job, must, capacity = times.indices, written.row_lower[others] == 1, np.floor(written.row_upper[of_pool])
     gpus = gpus.astype(np.int64)
 
     def search(opened: Flags, point: Floats, start: Floats | None) -> tuple[Floats, float, bool]:  # noqa: ARG001
         z = np.where(opened, 0.0, point)
         held = np.bincount(job[z > 0], minlength=len(must))
         room = int(capacity - (gpus * z).sum())
-        some = np.flatnonzero(opened & (written.most == 1) & (held[job] == 0) & (gpus <= room))
+        some = np.flatnonzero(opened & (written.upper == 1) & (held[job] == 0) & (gpus <= room))
         needed = np.flatnonzero(must & (held == 0))
         if room < 0 or (held > 1).any() or len(np.setdiff1d(needed, job[some])):
             raise InfeasibleError("the other columns leave no room")

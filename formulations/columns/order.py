@@ -64,7 +64,7 @@ def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
     columns are ordered by name of the pool, GPUs, batch size and partner, then by slot.
     """
     columns = program.columns
-    C, V = program.n_variables, len(written.least)
+    C, V = program.n_variables, len(written.lower)
     variable = np.arange(C) % max(columns.n_columns, 1)
     slot = np.arange(C) // max(columns.n_columns, 1)
     pool = _rank(columns.pools)[columns.pool]
@@ -125,7 +125,7 @@ def canonical_rows(written: Written) -> Positions:
     first = np.full(R, matrix.shape[1])
     np.minimum.at(first, row, matrix.indices)
     content = np.bincount(row, matrix.data * _weights(matrix.indices), minlength=R)
-    limits = [np.nan_to_num(limit, posinf=1e300, neginf=-1e300) for limit in (written.upper, written.lower)]
+    limits = [np.nan_to_num(limit, posinf=1e300, neginf=-1e300) for limit in (written.row_upper, written.row_lower)]
     return np.lexsort((*limits, content, np.diff(matrix.indptr), first))
 
 

@@ -138,6 +138,11 @@ class ColumnProgram:
         """C S."""
         return self.columns.n_columns * self.n_slots
 
+    def by_slot(self, figures: Floats) -> Floats:
+        """(K,), or (K, S) where capacity is given by slot, of figures (K S,) slot after slot."""
+        table = figures.reshape(self.n_slots, -1)
+        return table[0] if self.capacity.ndim == 1 else table.T.copy()
+
     def spread(self, name: str, values: ArrayLike) -> Floats:
         """(C S,) figures of the variables from those of the columns (C,), or of columns and slots (C, S).
 

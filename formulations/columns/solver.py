@@ -88,7 +88,7 @@ def solve_columns(
     ordered = _Ordered(program, goals, reduce=reduce and generate is None)
     attempts: list[Attempt] = []
 
-    def judged(name: str) -> Judged[_Answer]:
+    def judged(name: str) -> Judged[ColumnSolution]:
         engine = ENGINES[name](ordered.written, until - perf_counter())
         answer = _Search(ordered, engine, name, generate).answer(hold, tolerance)
         return Judged(answer, max(stage.gap for stage in answer.stages))
@@ -99,17 +99,7 @@ def solve_columns(
         best, _ = solve_in_turn(turns, tolerance, attempts)
     except InfeasibleError as error:
         raise InfeasibleError(f"no shares keep all rows of the program ({_rows_of(program)}); {error}") from error
-    shares = best.x.reshape(program.n_slots, -1)
-    return ColumnSolution(
-        x=shares[0] if program.capacity.ndim == 1 else shares.T.copy(),
-        stages=best.stages,
-        columns=program.columns,
-        throughput=program.columns.throughput(shares.sum(axis=0)),
-        dropped=ordered.dropped,
-        generated=best.generated,
-        seconds=perf_counter() - started,
-        attempts=tuple(attempts),
-    )
+    return replace(best, seconds=perf_counter() - started, attempts=tuple(attempts))
 
 
 class _Ordered:
@@ -127,8 +117,8 @@ class _Ordered:
         self.dropped = int(C - kept.sum())
         self.order = order
         self.n_shares = int((order < V).sum())
-        written = whole.of_variables(order)
-        self.written = written.with_row_order(canonical_rows(written))
+        written = whole.of_columns(order)
+        self.written = written.of_rows(canonical_rows(written))
 
     def shares(self, z: Floats) -> Floats:
         """(C S,) shares of all columns from the variables in their order."""
@@ -145,13 +135,6 @@ class _Ordered:
         matrix = csr_array(hstack([taken, extras], format="csr"))
         matrix.sort_indices()
         return matrix, rows.lower, rows.upper
-
-
-@dataclass(frozen=True, eq=False)
-class _Answer:
-    x: Floats
-    stages: tuple[Stage, ...]
-    generated: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +168,7 @@ class _Search:
         self.generated = 0
         self.known: set[tuple[bytes, bytes]] = set()
 
-    def answer(self, hold: float, tolerance: float) -> _Answer:
+    def answer(self, hold: float, tolerance: float) -> ColumnSolution:
         """Shares after the last objective, and what is proven of each."""
         program, goals, written = self.ordered.program, self.ordered.goals, self.ordered.written
         proofs: list[_Proof] = []
@@ -199,18 +182,28 @@ class _Search:
             self._stage(goal, goal.value(program, x), proof, tolerance)
             for goal, proof in zip(goals, proofs, strict=True)
         )
-        return _Answer(x, stages, self.generated)
+        shares = x.reshape(program.n_slots, -1)
+        return ColumnSolution(
+            x=program.by_slot(x),
+            stages=stages,
+            columns=program.columns,
+            throughput=program.columns.throughput(shares.sum(axis=0)),
+            dropped=self.ordered.dropped,
+            generated=self.generated,
+            seconds=0.0,
+            attempts=(),
+        )
 
     def _proven(self, cost: Floats) -> _Proof:
         """The optimum of a sum, with its bound."""
         found = self._optimum(cost)
-        z = np.clip(found.z, self.written.least, self.written.most) + 0.0
+        z = np.clip(found.z, self.written.lower, self.written.upper) + 0.0
         violation = self.written.violation(z)
         if violation > _FEASIBLE:
             raise RuntimeError(f"rows violated by {violation:.1e}")
         bound = found.bound
         if len(found.multipliers):
-            bound = min(bound, self.written.dual_bound(cost, found.multipliers))
+            bound = min(bound, self.written.dual(cost, found.multipliers)[0])
         if np.isfinite(bound) and self.written.counts(cost):
             bound = float(np.floor(bound + _ROUNDING_OF_A_COUNT))
         value = float(np.add.reduce(cost * z))
@@ -249,7 +242,7 @@ class _Search:
         rows = np.concatenate([written.capacity_rows, written.floor_rows])
         if not len(y):
             return False
-        limits = np.where(np.isfinite(written.upper[rows]), written.upper[rows], written.lower[rows])
+        limits = np.where(np.isfinite(written.row_upper[rows]), written.row_upper[rows], written.row_lower[rows])
         return bool(np.add.reduce(np.abs(y[rows] * limits)) <= NEGLIGIBLE_SPENDING * size)
 
     def _optimum(self, cost: Floats) -> Found:
@@ -258,9 +251,7 @@ class _Search:
             found = self.engine.optimise(cost)
             if self.generate is None:
                 return found
-            program = self.ordered.program
-            shares = self.ordered.shares(found.z).reshape(program.n_slots, -1)
-            rows = self.generate(shares[0] if program.capacity.ndim == 1 else shares.T)
+            rows = self.generate(self.ordered.program.by_slot(self.ordered.shares(found.z)))
             if rows is None:
                 return found
             matrix, lower, upper = self.ordered.rows(rows)
@@ -297,14 +288,13 @@ class _Search:
             prices, row_prices = np.maximum(y[written.capacity_rows], 0.0), y[written.coupling_rows]
             # rows of floors are in units of the floor
             multipliers[written.floor_jobs] = -y[written.floor_rows] / program.floors[written.floor_jobs]
-        by_slot = prices.reshape(program.n_slots, -1)
         reached = max(bound, signed)
         return Stage(
             status="optimal" if gap <= tolerance else "feasible",
             objective=value,
             bound=reached if goal.maximise else -reached,
             gap=gap,
-            prices=by_slot[0] if program.capacity.ndim == 1 else by_slot.T.copy(),
+            prices=program.by_slot(prices),
             multipliers=np.maximum(multipliers, 0.0),
             row_prices=row_prices,
             solver=self.name,

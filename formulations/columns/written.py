@@ -22,22 +22,20 @@ import numpy as np
 
 from formulations.columns.objectives import Objective, Terms
 from formulations.columns.program import ColumnProgram
-from throughputs.arrays import Flags, Floats, Positions
+from formulations.reference.mixed_integer import MixedProgram
+from throughputs.arrays import Floats, Positions
 
 
-@dataclass(frozen=True, eq=False)
-class Written:
-    """``lower <= A z <= upper``, ``least <= z <= most``, some z whole, with the costs of each objective.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Written(MixedProgram):
+    """A mixed program with the costs of each objective; `cost` is that which is asked for at the time.
 
-    z: V shares of columns, slot after slot, then the variables of the objectives. Rows: time (N S), capacity (M S),
-    floors (those above 0), those of the objectives, coupling rows. Every z is bounded, so there is always an optimum
+    Variables z: V shares of columns, slot after slot, then those of the objectives. Rows: time (N S), capacity (M S),
+    floors (those above 0), coupling rows, those of the objectives. Every z is bounded, so there is always an optimum
     or no point at all.
 
     Attributes
     ----------
-    matrix : A (rows, V), compressed by rows.
-    lower, upper : limits of the rows; least, most : limits of the variables.
-    whole : (V,) variables that are whole.
     costs : for each objective (V,), to be made as large as possible; of a ratio the numerator.
     denominators : for each objective what it is divided by (V,), None for nothing.
     capacity_rows : positions of the rows of pools, slot after slot.
@@ -45,12 +43,6 @@ class Written:
     coupling_rows : positions of the coupling rows.
     """
 
-    matrix: Any
-    lower: Floats
-    upper: Floats
-    least: Floats
-    most: Floats
-    whole: Flags
     costs: tuple[Floats, ...]
     denominators: tuple[Floats | None, ...]
     capacity_rows: Positions
@@ -58,85 +50,49 @@ class Written:
     floor_jobs: Positions
     coupling_rows: Positions
 
-    def with_rows(self, matrix: Any, lower: Floats, upper: Floats) -> Written:
-        """The same with more rows at the end."""
-        from scipy.sparse import csr_array, vstack
-
-        return replace(
-            self,
-            matrix=csr_array(vstack([self.matrix, matrix], format="csr")),
-            lower=np.concatenate([self.lower, lower]),
-            upper=np.concatenate([self.upper, upper]),
-        )
-
-    def of_variables(self, kept: Positions) -> Written:
+    def of_columns(self, some: Positions) -> Written:
         """The same over some of the variables, in the order given."""
-        matrix = self.matrix[:, kept].tocsr()
-        matrix.sort_indices()
+        taken = super().of_columns(some)
+        taken.matrix.sort_indices()
         return replace(
-            self,
-            matrix=matrix,
-            least=self.least[kept],
-            most=self.most[kept],
-            whole=self.whole[kept],
-            costs=tuple(cost[kept] for cost in self.costs),
-            denominators=tuple(None if each is None else each[kept] for each in self.denominators),
+            taken,
+            costs=tuple(cost[some] for cost in self.costs),
+            denominators=tuple(None if each is None else each[some] for each in self.denominators),
         )
 
-    def with_row_order(self, order: Positions) -> Written:
+    def of_rows(self, order: Positions) -> Written:
         """The same with its rows in another order."""
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return replace(
-            self,
-            matrix=self.matrix[order],
-            lower=self.lower[order],
-            upper=self.upper[order],
-            capacity_rows=place[self.capacity_rows],
-            floor_rows=place[self.floor_rows],
-            coupling_rows=place[self.coupling_rows],
-        )
+        place = np.argsort(order)
+        positions = {name: place[getattr(self, name)] for name in ("capacity_rows", "floor_rows", "coupling_rows")}
+        limits = {name: getattr(self, name)[order] for name in ("row_lower", "row_upper")}
+        return replace(self, matrix=self.matrix[order], **limits, **positions)
 
     def counts(self, cost: Floats) -> bool:
         """Whether `cost` z is a whole number at every point."""
         return not (cost[~self.whole].any() or (cost != np.rint(cost)).any())
 
-    def violation(self, z: Floats) -> float:
+    def violation(self, point: Floats) -> float:
         """Largest violation of a row or a bound, relative to its limit where that is above 1."""
-        rows = self.matrix @ z
-        worst = 0.0
-        for over, limit in (
-            (rows - self.upper, self.upper),
-            (self.lower - rows, self.lower),
-            (z - self.most, self.most),
-            (self.least - z, self.least),
-        ):
-            if len(over):
-                worst = max(
-                    worst,
-                    float(
-                        (over / np.maximum(np.abs(limit), 1.0, where=np.isfinite(limit), out=np.ones(len(limit)))).max()
-                    ),
-                )
-        return worst
-
-    def dual_bound(self, cost: Floats, multipliers: Floats) -> float:
-        """No z allowed has more than this of `cost` z, whatever the multipliers (rows,); see `dual`."""
-        return self.dual(cost, multipliers)[0]
+        values = np.concatenate([self.matrix @ point, point])
+        limits = np.concatenate([self.row_upper, self.upper, -self.row_lower, -self.lower])
+        over = np.concatenate([values, -values]) - limits
+        size = np.maximum(np.abs(np.where(np.isfinite(limits), limits, 0.0)), 1.0)
+        return float((over / size).max(initial=0.0))
 
     def dual(self, cost: Floats, multipliers: Floats) -> tuple[float, Floats]:
-        """A bound on `cost` z by weak duality, whatever the multipliers y (rows,), and the reduced costs d (V,)::
+        """A bound that no z exceeds by weak duality, whatever the multipliers y (rows,), and the reduced costs d (V,)::
 
-            c z  =  y (A z) + (c - A' y) z  <=  sum_r max(y_r lower_r, y_r upper_r) + sum_k max(d_k least_k, d_k most_k)
+            c z  =  y (A z) + (c - A' y) z
+                 <=  sum_r max(y_r row_lower_r, y_r row_upper_r) + sum_k max(d_k lower_k, d_k upper_k)
 
         A multiplier that a missing limit would make infinite is taken for 0.
         """
         y = np.nan_to_num(multipliers, posinf=0.0, neginf=0.0)
-        y = np.where((y > 0) & np.isinf(self.upper), 0.0, y)
-        y = np.where((y < 0) & np.isinf(self.lower), 0.0, y)
-        limit = np.where(y > 0, self.upper, np.where(y < 0, self.lower, 0.0))
+        y = np.where((y > 0) & np.isinf(self.row_upper), 0.0, y)
+        y = np.where((y < 0) & np.isinf(self.row_lower), 0.0, y)
+        limit = np.where(y > 0, self.row_upper, np.where(y < 0, self.row_lower, 0.0))
         left = cost - self.matrix.T @ y
-        best = np.where(left > 0, self.most, self.least)
+        best = np.where(left > 0, self.upper, self.lower)
         return float(np.add.reduce(y * limit)) + float(np.add.reduce(left * best)), left
 
 
@@ -162,21 +118,23 @@ def write_out(program: ColumnProgram, objectives: Sequence[Objective]) -> Writte
     padded = blocks
     if V > C:
         padded = [(hstack([rows, csr_array((rows.shape[0], V - C))]), low, high) for rows, low, high in blocks]
-    at = C
-    for each, E in zip(terms, extras, strict=True):
-        R = len(each.lower)
-        after = csr_array((R, V - at - E))
-        rows = hstack([each.rows, csr_array((R, at - C)), each.extra_rows, after])
-        padded.append((rows, each.lower, each.upper))
+    at, own = C, list(zip(terms, extras, strict=True))
+    for each, E in own:
+        if E:
+            R = each.rows.shape[0]
+            after = csr_array((R, V - at - E))
+            rows = hstack([each.rows, csr_array((R, at - C)), each.extra_rows, after])
+            padded.append((rows, np.zeros(R), np.full(R, np.inf)))
         at += E
     return Written(
+        cost=np.zeros(V),
         matrix=csr_array(vstack([rows for rows, _, _ in padded], format="csr")),
-        lower=np.concatenate([low for _, low, _ in padded]),
-        upper=np.concatenate([high for _, _, high in padded]),
-        least=np.concatenate([np.zeros(C), *(each.least for each in terms)]),
-        most=np.concatenate([np.tile(program.most, S), *(each.most for each in terms)]),
-        whole=np.concatenate([np.tile(program.whole, S), *(each.whole for each in terms)]),
-        costs=tuple(_cost(objectives, terms, extras, k) for k in range(len(terms))),
+        row_lower=np.concatenate([low for _, low, _ in padded]),
+        row_upper=np.concatenate([high for _, _, high in padded]),
+        lower=np.concatenate([np.zeros(C), *(np.broadcast_to(each.least, E) for each, E in own)]),
+        upper=np.concatenate([np.tile(program.most, S), *(np.broadcast_to(each.most, E) for each, E in own)]),
+        whole=np.concatenate([np.tile(program.whole, S), *(np.broadcast_to(each.whole, E) for each, E in own)]),
+        costs=tuple(_cost(objectives, terms, extras, C, k) for k in range(len(terms))),
         denominators=tuple(
             None if each.denominator is None else np.concatenate([each.denominator, np.zeros(V - C)]) for each in terms
         ),
@@ -192,10 +150,10 @@ def _in_slots(together: Callable[[list[Any]], Any], rows: Any, slots: int) -> An
     return rows if slots == 1 else together([rows] * slots)
 
 
-def _cost(objectives: Sequence[Objective], terms: list[Terms], extras: list[int], k: int) -> Floats:
+def _cost(objectives: Sequence[Objective], terms: list[Terms], extras: list[int], n_shares: int, k: int) -> Floats:
     """(V,) of objective k, its sign such that more is better."""
     own = [terms[k].extra_cost if j == k else np.zeros(E) for j, E in enumerate(extras)]
-    cost = np.concatenate([terms[k].cost, *own])
+    cost = np.concatenate([np.broadcast_to(terms[k].cost, n_shares), *own])
     return cost if objectives[k].maximise else -cost
 
 
@@ -212,8 +170,8 @@ def rounded_rows(written: Written) -> tuple[Any, Floats] | None:
 
     rows, limits = [], []
     for at in written.capacity_rows.tolist():
-        row, limit = written.matrix[[at]].tocsr(), float(written.upper[at])
-        if not np.isfinite(limit) or not written.whole[row.indices].all() or (written.least[row.indices] < 0).any():
+        row, limit = written.matrix[[at]].tocsr(), float(written.row_upper[at])
+        if not np.isfinite(limit) or not written.whole[row.indices].all() or (written.lower[row.indices] < 0).any():
             continue
         gpus = row.data
         if (gpus <= 0).any() or (gpus != np.rint(gpus)).any():

@@ -118,18 +118,10 @@ class MostDeadlines(Objective):
         """``sum of the parts of the work - y_j >= 0``."""
         from scipy.sparse import csr_array, identity
 
+        del program
         N = len(self.problem.jobs)
-        return Terms(
-            cost=np.zeros(program.n_variables),
-            extra_cost=self.problem.values.copy(),
-            rows=self.problem.work_rows(),
-            extra_rows=csr_array(-identity(N)),
-            lower=np.zeros(N),
-            upper=np.full(N, np.inf),
-            least=self.problem.let_in.astype(np.float64),
-            most=np.ones(N),
-            whole=np.ones(N, dtype=bool),
-        )
+        work, least = self.problem.work_rows(), self.problem.let_in
+        return Terms(0.0, self.problem.values, work, csr_array(-identity(N)), least=least, whole=True)
 
     def met(self, x: Floats) -> Flags:
         """(N,) whose work shares (C S,) do in time, but for one part in ten million."""

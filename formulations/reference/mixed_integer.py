@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -64,12 +64,12 @@ class MixedProgram:
         flags = np.broadcast_to(whole, C).astype(bool)
         return cls(cost, least, most, flags, matrix, row_least, row_most, maximise)
 
-    def of_columns(self, some: Positions) -> MixedProgram:
+    def of_columns(self, some: Positions) -> Self:
         """The program in which all columns but some are 0."""
         taken = {name: getattr(self, name)[some] for name in ("cost", "lower", "upper", "whole")}
         return replace(self, matrix=self.matrix[:, some], **taken)
 
-    def with_rows(self, matrix: Any, lower: Floats, upper: Floats) -> MixedProgram:
+    def with_rows(self, matrix: Any, lower: Floats, upper: Floats) -> Self:
         """The program with more rows behind its own."""
         from scipy.sparse import vstack
 

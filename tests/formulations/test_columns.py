@@ -353,7 +353,7 @@ def test_a_search_with_rounded_rows_ends_at_the_same_optimum(monkeypatch, capaci
     first, again, fresh = (
         e.optimise(v) for e, v in ((engine, rate), (engine, rate**2), (engines.ENGINES["highs"](stated, 60.0), rate**2))
     )
-    assert first.multipliers.shape == again.multipliers.shape == stated.lower.shape
+    assert first.multipliers.shape == again.multipliers.shape == stated.row_lower.shape
     assert rate**2 @ again.z == pytest.approx(rate**2 @ fresh.z, rel=1e-9)
-    bounds = [stated.dual_bound(rate**2, found.multipliers) for found in (again, fresh)]
+    bounds = [stated.dual(rate**2, found.multipliers)[0] for found in (again, fresh)]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-7)
