@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from formulations.arguments import figures
 from formulations.columns.program import ColumnProgram
 from throughputs import Configurations, InputError
 from throughputs.arrays import Flags, Floats
@@ -150,10 +151,7 @@ class Least(Objective):
         """
         from scipy.sparse import diags_array
 
-        w = np.asarray(weights, dtype=np.float64)
-        if w.shape != (columns.n_jobs,) or not (np.isfinite(w) & (w >= 0)).all():
-            expected = f"{columns.n_jobs} finite numbers, at least 0"
-            raise InputError("objective", field="weights", found=w.tolist(), expected=expected)
+        w = figures("objective", "weights", weights, (columns.n_jobs,), "numbers of at least 0")
         rows = (diags_array(w) @ columns.rates).tocsr()[np.flatnonzero(w > 0)]
         return cls(rows)
 
@@ -197,10 +195,7 @@ class MostFloors(Objective):
         """``u_i / f_i - y_i >= 0``."""
         from scipy.sparse import csr_array, diags_array, hstack
 
-        f = np.asarray(self.floors, dtype=np.float64)
-        if f.shape != (program.columns.n_jobs,) or not (np.isfinite(f) & (f >= 0)).all():
-            expected = f"{program.columns.n_jobs} finite throughputs, at least 0"
-            raise InputError("objective", field="floors", found=f.tolist(), expected=expected)
+        f = figures("objective", "floors", self.floors, (program.columns.n_jobs,), "numbers of at least 0")
         held = np.flatnonzero(f > 0)
         E = len(held)
         rows = diags_array(1.0 / f[held]) @ program.columns.rates.tocsr()[held]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from formulations.arguments import figures
 from throughputs import Configurations, InputError
-from throughputs.arrays import Flags, Floats, Values
+from throughputs.arrays import Flags, Floats
 
-_SOURCE = "column program"
+_SOURCE, _AT_LEAST_0 = "column program", "numbers of at least 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,30 +99,20 @@ class ColumnProgram:
         counts: ArrayLike = 1.0,
     ) -> None:
         N, M, C = columns.n_jobs, len(columns.pools), columns.n_columns
-        room = np.asarray(capacity, dtype=np.float64)
-        if room.ndim not in (1, 2) or len(room) != M:
-            raise InputError(_SOURCE, field="capacity", found=room.shape, expected=f"shape ({M},) or ({M}, slots)")
-        given: dict[str, tuple[Any, int, str]] = {
-            "floors": (0.0 if floors is None else floors, N, "finite, at least 0"),
-            "most": (most, C, "between 0 and 1"),
-            "counts": (counts, N, "finite, at least 0"),
-        }
-        arrays = {"capacity": room}
-        expected = {"capacity": "finite, at least 0"} | {name: words for name, (_, _, words) in given.items()}
-        arrays |= {name: _spread(name, values, length) for name, (values, length, _) in given.items()}
-        for name, array in arrays.items():
-            allowed = np.isfinite(array) & (array >= 0) & ((array <= 1) | (name != "most"))
-            if not allowed.all():
-                found = float(array[~allowed].flat[0])
-                raise InputError(_SOURCE, field=name, found=found, expected=expected[name])
-            object.__setattr__(self, name, array)
-        for name, flags, length in (("whole", whole, C), ("exactly", exactly, N)):
-            given_flags = _spread(name, flags, length)
-            if not np.isin(given_flags, (0, 1)).all():
-                raise InputError(_SOURCE, field=name, found=flags, expected="true or false")
-            object.__setattr__(self, name, given_flags.astype(bool))
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "rows", rows)
+        shape = (M,) if np.ndim(capacity) < 2 else (M, None)
+        arrays: dict[str, Any] = {"capacity": figures(_SOURCE, "capacity", capacity, shape, _AT_LEAST_0)}
+        of_jobs = {"floors": 0.0 if floors is None else floors, "counts": counts, "exactly": exactly}
+        arrays |= {name: _each(name, values, N) for name, values in of_jobs.items()}
+        arrays |= {name: _each(name, values, C) for name, values in (("most", most), ("whole", whole))}
+        if (arrays["most"] > 1).any():
+            found = float(arrays["most"].max())
+            raise InputError(_SOURCE, field="most", found=found, expected="between 0 and 1")
+        for name in ("whole", "exactly"):
+            if not np.isin(arrays[name], (0, 1)).all():
+                raise InputError(_SOURCE, field=name, found=arrays[name].tolist(), expected="true or false")
+            arrays[name] = arrays[name].astype(bool)
+        for name, value in {**arrays, "columns": columns, "rows": rows}.items():
+            object.__setattr__(self, name, value)
         if rows is not None and rows.matrix.shape[1] != C * self.n_slots:
             found, wanted = rows.matrix.shape, f"{C * self.n_slots} columns"
             raise InputError(_SOURCE, field="rows", found=found, expected=wanted)
@@ -152,16 +143,10 @@ class ColumnProgram:
             The shape is neither, or a figure is not finite.
         """
         C, S = self.columns.n_columns, self.n_slots
-        array = np.asarray(values, dtype=np.float64)
-        if array.shape not in ((C,), (C, S)) or not np.isfinite(array).all():
-            expected = f"finite numbers of shape ({C},)" + (f" or ({C}, {S})" if S > 1 else "")
-            raise InputError(_SOURCE, field=name, found=array.shape, expected=expected)
+        array = figures(_SOURCE, name, values, (C, S) if np.ndim(values) == 2 else (C,), "numbers")
         return np.tile(array, S) if array.ndim == 1 else np.ravel(array.T)
 
 
-def _spread(name: str, values: ArrayLike, length: int) -> Values:
-    array = np.asarray(values)
-    if array.shape not in ((), (length,)):
-        raise InputError(_SOURCE, field=name, found=array.shape, expected=f"one for all, or shape ({length},)")
-    array = np.broadcast_to(array, length)
-    return array if array.dtype == np.bool_ else array.astype(np.float64)
+def _each(name: str, values: ArrayLike, length: int) -> Floats:
+    """(length,) figures, of which one may stand for all."""
+    return np.full(length, figures(_SOURCE, name, values, (length,) if np.ndim(values) else (), _AT_LEAST_0))

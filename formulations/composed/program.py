@@ -13,8 +13,8 @@ import numpy as np
 
 from formulations import columns
 from formulations.arguments import Described, described, instance
-from formulations.columns.files import write_model
 from formulations.composed.expressions import Linear, Row
+from formulations.composed.files import write_model
 from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Objective, Threshold
 from formulations.core.polytope import Polytope
