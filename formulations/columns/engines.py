@@ -67,7 +67,7 @@ class Engine:
     """
 
     def __init__(self, name: str, written: Written, seconds: float) -> None:
-        self.name, self._written, self._until = name, written, perf_counter() + seconds
+        self.name, self.written, self._until = name, written, perf_counter() + seconds
         self._model: Any = MODELS[name](written, _EXACT[name])
         self.rounding: float = self._model.rounding
 
@@ -81,7 +81,7 @@ class Engine:
         RuntimeError
             The solver stopped without one.
         """
-        written, scale = self._written, _scale(cost)
+        written, scale = self.written, _scale(cost)
         # solvers minimise
         self._model.set_cost(-cost / scale)
         z, multipliers = self._relaxed(scale)
@@ -100,7 +100,7 @@ class Engine:
 
     def add(self, matrix: Any, lower: Floats, upper: Floats) -> None:
         """Rows that hold from now on."""
-        self._written = self._written.with_rows(matrix, lower, upper)
+        self.written = self.written.with_rows(matrix, lower, upper)
         self._model.add_rows(matrix, lower, upper)
 
     def _relaxed(self, scale: float) -> tuple[Floats, Floats]:
@@ -111,15 +111,15 @@ class Engine:
 
     def _tightened(self, multipliers: Floats, scale: float) -> tuple[Written, Floats]:
         """The program with rows that whole variables keep, and the multipliers of its relaxation, of the last cost."""
-        rounded = rounded_rows(self._written)
+        rounded = rounded_rows(self.written)
         if rounded is None:
-            return self._written, multipliers
+            return self.written, multipliers
         rows, upper = rounded
-        lower, known = np.full(len(upper), -np.inf), len(self._written.row_lower)
+        lower, known = np.full(len(upper), -np.inf), len(self.written.row_lower)
         self._model.add_rows(rows, lower, upper)
         _, prices = self._relaxed(scale)
         self._model.drop_rows(known)
-        return self._written.with_rows(rows, lower, upper), prices
+        return self.written.with_rows(rows, lower, upper), prices
 
     def _search_some(
         self, written: Written, cost: Floats, aim: float, opened: Flags, point: Floats, start: Floats | None
@@ -127,7 +127,7 @@ class Engine:
         """The best point with variables that are not `opened` as in `point`; see `near.Search`."""
         scale = _scale(cost)
         # the relaxation of a program with rounded rows is nearly whole: presolve takes longer than what it saves
-        presolve = "choose" if written is self._written else "off"
+        presolve = "choose" if written is self.written else "off"
         z = np.where(opened, 0.0, point)
         held = written.matrix @ z
         limits = {"row_lower": written.row_lower - held, "row_upper": written.row_upper - held}

@@ -75,12 +75,8 @@ class Total(Objective):
     maximise : False for costs.
     """
 
-    values: Floats
-    maximise: bool = True
-
-    def __init__(self, values: ArrayLike, *, maximise: bool = True) -> None:
-        object.__setattr__(self, "values", np.asarray(values, dtype=np.float64))
-        object.__setattr__(self, "maximise", maximise)
+    values: ArrayLike
+    maximise: bool = field(default=True, kw_only=True)
 
     def terms(self, program: ColumnProgram) -> Terms:
         """The values."""

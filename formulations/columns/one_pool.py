@@ -25,7 +25,6 @@ def search_one_pool(written: Written, cost: Floats) -> Search | None:
     gpus, times = written.matrix[[of_pool]].toarray()[0], written.matrix[others].tocsc()
     if not (
         written.whole.all()
-        and (written.lower == 0).all()
         and ((gpus > 0) & (gpus == np.rint(gpus))).all()
         and (np.diff(times.indptr) == 1).all()
         and (times.data == 1).all()

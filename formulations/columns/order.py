@@ -69,8 +69,7 @@ def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
     slot = np.arange(C) // max(columns.n_columns, 1)
     pool = _rank(columns.pools)[columns.pool]
     content = _content(program, written, pool)
-    rank = np.empty(columns.n_jobs, dtype=np.intp)
-    rank[np.lexsort((_rank(columns.jobs), content))] = np.arange(columns.n_jobs)
+    rank = np.argsort(np.lexsort((_rank(columns.jobs), content)))
     partner = np.where(columns.partner < 0, -1, rank[columns.partner])
     # a pair stands at the earlier of its jobs in this order
     low, high = rank[columns.job].copy(), partner.copy()
@@ -105,8 +104,7 @@ def _content(program: ColumnProgram, written: Written, pool: Positions) -> Float
 def _extras_order(written: Written, order: Positions, extras: int) -> Positions:
     """(E,) the variables of the objectives, by the first column they share a row with."""
     C = len(order)
-    place = np.empty(C, dtype=np.intp)
-    place[order] = np.arange(C)
+    place = np.argsort(order)
     entries = written.matrix.tocoo()
     row, variable = entries.coords
     first = np.full(written.matrix.shape[0], C)
@@ -153,6 +151,4 @@ def _nth(sorted_keys: Ints) -> Ints:
 
 def _rank(labels: Sequence[Hashable]) -> Positions:
     """(N,) rank of each label in the order of ties."""
-    rank = np.empty(len(labels), dtype=np.intp)
-    rank[tie_order(labels)] = np.arange(len(labels))
-    return rank
+    return np.argsort(tie_order(labels))

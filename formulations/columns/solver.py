@@ -15,7 +15,7 @@ from formulations.columns.objectives import NEGLIGIBLE_SPENDING, Objective, larg
 from formulations.columns.order import canonical_rows, canonical_variables, undominated
 from formulations.columns.program import ColumnProgram, Rows
 from formulations.columns.solution import ColumnSolution, Stage
-from formulations.columns.written import Written, write_out
+from formulations.columns.written import write_out
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, InfeasibleError
 from formulations.reference.stopping import TIME_LIMIT_SECONDS
@@ -130,9 +130,8 @@ class _Ordered:
         """Coupling rows over the variables in their order."""
         from scipy.sparse import csr_array, hstack
 
-        extras = csr_array((rows.matrix.shape[0], len(self.order) - self.n_shares))
-        taken = rows.matrix[:, self.order[: self.n_shares]]
-        matrix = csr_array(hstack([taken, extras], format="csr"))
+        extras = csr_array((len(rows.lower), len(self.order) - self.n_shares))
+        matrix = csr_array(hstack([rows.matrix, extras], format="csr"))[:, self.order]
         matrix.sort_indices()
         return matrix, rows.lower, rows.upper
 
@@ -164,7 +163,6 @@ class _Search:
 
     def __init__(self, ordered: _Ordered, engine: Engine, name: str, generate: Generator | None) -> None:
         self.ordered, self.engine, self.name, self.generate = ordered, engine, name, generate
-        self.written: Written = ordered.written
         self.generated = 0
         self.known: set[tuple[bytes, bytes]] = set()
 
@@ -176,7 +174,7 @@ class _Search:
             proof = self._proven(cost) if denominator is None else self._ratio(cost, denominator)
             proofs.append(proof)
             if k + 1 < len(goals):
-                self._add(*_row(proof.cost, proof.value - hold * proof.size - self._rounded_away(proof)))
+                self.engine.add(*_row(proof.cost, proof.value - hold * proof.size - self._rounded_away(proof)))
         x = self.ordered.shares(proof.z)
         stages = tuple(
             self._stage(goal, goal.value(program, x), proof, tolerance)
@@ -197,14 +195,14 @@ class _Search:
     def _proven(self, cost: Floats) -> _Proof:
         """The optimum of a sum, with its bound."""
         found = self._optimum(cost)
-        z = np.clip(found.z, self.written.lower, self.written.upper) + 0.0
-        violation = self.written.violation(z)
+        z = np.clip(found.z, self.engine.written.lower, self.engine.written.upper) + 0.0
+        violation = self.engine.written.violation(z)
         if violation > _FEASIBLE:
             raise RuntimeError(f"rows violated by {violation:.1e}")
         bound = found.bound
         if len(found.multipliers):
-            bound = min(bound, self.written.dual(cost, found.multipliers)[0])
-        if np.isfinite(bound) and self.written.counts(cost):
+            bound = min(bound, self.engine.written.dual(cost, found.multipliers)[0])
+        if np.isfinite(bound) and self.engine.written.counts(cost):
             bound = float(np.floor(bound + _ROUNDING_OF_A_COUNT))
         value = float(np.add.reduce(cost * z))
         smallest = _SMALLEST * float(np.abs(cost).max(initial=0.0))
@@ -214,7 +212,7 @@ class _Search:
         """By so much the engine's point may seem to be worth more than the one that it found before it was written."""
         size = np.abs(proof.z)
         # a unit of the last digit is ten times as large beyond 1
-        rounded = np.where(self.written.whole, 0.0, np.where(size <= 1, np.ceil(size), 10 * size))
+        rounded = np.where(self.engine.written.whole, 0.0, np.where(size <= 1, np.ceil(size), 10 * size))
         return self.engine.rounding * float(np.add.reduce(np.abs(proof.cost) * rounded))
 
     def _ratio(self, numerator: Floats, denominator: Floats) -> _Proof:
@@ -238,7 +236,7 @@ class _Search:
 
     def _worthless(self, proof: _Proof, size: float) -> bool:
         """Whether capacity and floors, at the multipliers of a sum, are worth next to nothing of `size`."""
-        written, y = self.ordered.written, proof.multipliers
+        written, y = self.engine.written, proof.multipliers
         rows = np.concatenate([written.capacity_rows, written.floor_rows])
         if not len(y):
             return False
@@ -258,7 +256,7 @@ class _Search:
             if self._all_known(matrix, found.z, lower, upper):
                 return found
             self.generated += len(lower)
-            self._add(matrix, lower, upper)
+            self.engine.add(matrix, lower, upper)
         raise RuntimeError(f"rows were still violated after {_MOST_ROUNDS} rounds of generating them")
 
     def _all_known(self, matrix: Any, z: Floats, lower: Floats, upper: Floats) -> bool:
@@ -272,16 +270,12 @@ class _Search:
         self.known |= keys
         return known
 
-    def _add(self, matrix: Any, lower: Floats, upper: Floats) -> None:
-        self.written = self.written.with_rows(matrix, lower, upper)
-        self.engine.add(matrix, lower, upper)
-
     def _stage(self, goal: Objective, value: float, proof: _Proof, tolerance: float) -> Stage:
         """What is proven of one objective."""
         program, signed, bound = self.ordered.program, value if goal.maximise else -value, proof.bound
         size = max(abs(signed), abs(bound), proof.smallest, 1e-300)
         gap = float(max(bound - signed, 0.0) / size) if np.isfinite(bound) else np.inf
-        written, y = self.ordered.written, proof.multipliers / proof.unit
+        written, y = self.engine.written, proof.multipliers / proof.unit
         multipliers = np.full(program.columns.n_jobs, np.nan if not len(y) else 0.0)
         prices, row_prices = np.full(len(written.capacity_rows), np.nan), np.full(len(written.coupling_rows), np.nan)
         if len(y):

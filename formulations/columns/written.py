@@ -88,9 +88,8 @@ class Written(MixedProgram):
         A multiplier that a missing limit would make infinite is taken for 0.
         """
         y = np.nan_to_num(multipliers, posinf=0.0, neginf=0.0)
-        y = np.where((y > 0) & np.isinf(self.row_upper), 0.0, y)
-        y = np.where((y < 0) & np.isinf(self.row_lower), 0.0, y)
-        limit = np.where(y > 0, self.row_upper, np.where(y < 0, self.row_lower, 0.0))
+        limit = np.where(y > 0, self.row_upper, self.row_lower)
+        y, limit = (np.where(np.isfinite(limit), each, 0.0) for each in (y, limit))
         left = cost - self.matrix.T @ y
         best = np.where(left > 0, self.upper, self.lower)
         return float(np.add.reduce(y * limit)) + float(np.add.reduce(left * best)), left
@@ -164,17 +163,15 @@ _MOST = 0.75
 def rounded_rows(written: Written) -> tuple[Any, Floats] | None:
     """Rows (R, V) and their upper limits (R,), by pool and divisor ascending; None where there are none to add.
 
-    Rows of capacity count whose variables are all whole and at least 0, and divisors that leave something of the limit.
+    Rows of capacity count whose variables are all whole, and divisors that leave something of the limit.
     """
     from scipy.sparse import csr_array, vstack
 
     rows, limits = [], []
     for at in written.capacity_rows.tolist():
         row, limit = written.matrix[[at]].tocsr(), float(written.row_upper[at])
-        if not np.isfinite(limit) or not written.whole[row.indices].all() or (written.lower[row.indices] < 0).any():
-            continue
         gpus = row.data
-        if (gpus <= 0).any() or (gpus != np.rint(gpus)).any():
+        if not written.whole[row.indices].all() or (gpus != np.rint(gpus)).any():
             continue
         numbers = np.unique(gpus[gpus > 1])
         for k, divisor in enumerate(numbers[:-1].tolist()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,25 +107,18 @@ class Program:
 
     polytope: Polytope
     objective: Objective | columns.Objective
-    rows: Mapping[str, Row]
+    rows: Mapping[str, Row] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        polytope: Polytope,
-        objective: Objective | columns.Objective,
-        rows: Mapping[str, Row] | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
+        polytope = self.polytope
         instance("program", "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
-        if not isinstance(objective, columns.Objective):
-            objective_over("program", objective, polytope.n_jobs)
-        for name, row in (rows or {}).items():
+        if not isinstance(self.objective, columns.Objective):
+            objective_over("program", self.objective, polytope.n_jobs)
+        for name, row in self.rows.items():
             if not isinstance(row, Row) or row.matrix.shape[1] != polytope.rates.size:
                 found = described(row) if not isinstance(row, Row) else Described(f"{row.matrix.shape[1]} shares")
                 expected = f"a comparison of expressions of the {polytope.rates.size} shares, as in x.sum() <= 3"
                 raise InputError("program", field=f"row {name}", found=found, expected=expected)
-        object.__setattr__(self, "polytope", polytope)
-        object.__setattr__(self, "objective", objective)
-        object.__setattr__(self, "rows", dict(rows or {}))
 
     @property
     def shares(self) -> Linear:
@@ -155,7 +148,7 @@ class Program:
         for name in more:
             if name in self.rows or name in ("capacity", "time"):
                 raise InputError("program", field="row", found=name, expected="a name that no other row has")
-        return Program(self.polytope, self.objective, {**self.rows, **more})
+        return replace(self, rows={**self.rows, **more})
 
     def solve(self, *, solver: str = "auto") -> ProgramSolution:
         """The best shares, with a certificate and prices.
