@@ -151,7 +151,7 @@ class Filling:
         start = bisect_right(times, latest, begin, count) - 1
         if start < begin:
             return None
-        margin, until = _TIE * abs(latest), times[start]
+        margin, until = _TIE * abs(times[-1]), times[start]
         if latest - until <= margin or abs(times[min(start + 1, count - 1)] - latest) <= margin:
             return None
         borders, steps = [until, deadline], [levels[k]]
