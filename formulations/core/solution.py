@@ -85,8 +85,8 @@ class Answer:
 
     Attributes
     ----------
-    shares : (N, M) share of time of each job on each type; of programs with pairs (N, 1 + G, M), alone and then beside
-        each group of jobs (`formulations.packed.program`).
+    shares : (N, M) share of time of each job on each type; of programs with pairs (C,), of each column listed
+        (`formulations.packed.program`).
     multipliers : (N,) of the jobs' demands, at least 0, in any common scale; empty where there are no demands.
     prices : (M,) multipliers of capacity in the same scale.
     iterations : iterations of the backend (for a sequence of programs: their number).

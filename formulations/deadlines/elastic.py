@@ -19,15 +19,11 @@ from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
 
-def next_plan(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> JobPlan | None:
-    """The plan of a job with its next level now; None where it has none or fewer GPUs are free for it."""
+def next_level(profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> int | None:
+    """The next number of GPUs of a job, None where it has none or fewer GPUs are free for it now."""
     held = plan.gpus[0]
     level = job.curve.next_level.get(held)
-    if level is None or level - held > profile.free[0]:
-        return None
-    without = profile.copy()
-    without.give(plan)
-    return filling.minimum_share(without, job, level)
+    return None if level is None or level - held > profile.free[0] else level
 
 
 def use_left_over(filling: Filling, profile: FreeProfile, jobs: Sequence[DeadlineJob], plans: list[JobPlan]) -> None:
@@ -41,31 +37,39 @@ def use_left_over(filling: Filling, profile: FreeProfile, jobs: Sequence[Deadlin
     jobs : in the order in which ties are resolved.
     """
     steps = 0
-    # (increase of GPU seconds per GPU, place of the job, the number of steps when it was scored, plan)
-    queue: list[tuple[float, int, int, JobPlan]] = []
+    # (increase of GPU seconds per GPU, place of the job, the number of steps when it was scored, plan, free without it)
+    queue: list[tuple[float, int, int, JobPlan, FreeProfile | None]] = []
 
-    def score(j: int) -> None:
+    def score(j: int, without: FreeProfile | None) -> None:
         job, plan = jobs[j], plans[j]
-        scaled = next_plan(filling, profile, job, plan)
-        if scaled is None or (plan.met and not scaled.met) or not _gains(filling, job, plan, scaled):
+        level = next_level(profile, job, plan)
+        if level is None:
+            return
+        without = without or profile.without(plan)
+        scaled = filling.minimum_share(without, job, level)
+        if (plan.met and not scaled.met) or not _gains(filling, job, plan, scaled):
             return
         used = scaled.gpu_seconds(scaled.real_end) - plan.gpu_seconds(plan.real_end)
         increase = used / (scaled.gpus[0] - plan.gpus[0]) if plan.gpus[0] else -inf
-        heappush(queue, (increase, j, steps, scaled))
+        heappush(queue, (increase, j, steps, scaled, without))
 
     for j, plan in enumerate(plans):
         if plan.gpus[0]:
-            score(j)
+            score(j, None)
         else:
-            heappush(queue, (-inf, j, -1, plan))
+            heappush(queue, (-inf, j, -1, plan, None))
     while queue:
-        _, j, scored_at, scaled = heappop(queue)
-        if scored_at == steps:
-            profile.give(plans[j])
-            profile.take(scaled)
-            plans[j] = scaled
-            steps += 1
-        score(j)
+        _, j, scored_at, scaled, without = heappop(queue)
+        if scored_at != steps:
+            score(j, None)
+            continue
+        assert without is not None
+        profile.times, profile.free = without.times[:], without.free[:]
+        profile.take(scaled)
+        plans[j] = scaled
+        steps += 1
+        # what the others leave free is as it was
+        score(j, without)
 
 
 def _gains(filling: Filling, job: DeadlineJob, plan: JobPlan, scaled: JobPlan) -> bool:

@@ -83,6 +83,12 @@ class FreeProfile:
         made.times, made.free = self.times[:], self.free[:]
         return made
 
+    def without(self, plan: JobPlan) -> FreeProfile:
+        """What is free without a plan that was taken."""
+        made = self.copy()
+        made.give(plan)
+        return made
+
     def take(self, plan: JobPlan) -> None:
         """Without the GPUs of a plan."""
         self._change(plan, 1)

@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.arguments import figures
-from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
 from formulations.packed.polytope import PackedPolytope, check_polytope
-from formulations.packed.program import Goal, PackedProgram
+from formulations.packed.program import Goal
 from formulations.packed.reduction import reduced
-from formulations.reference.mixed_integer import Highs, MixedProgram, RowBuilder
+from formulations.reference.mixed_integer import Highs, MixedProgram
 from formulations.reference.stopping import StopRule
-from formulations.solving.solver import solve
 from throughputs.arrays import Flags, Floats, Positions
 
 _UNMET = 1e-6
@@ -68,7 +66,7 @@ def keep_most_floors(
     finite = np.where(np.isposinf(needed), 0.0, needed)
     figures("floors", "floors", finite, (polytope.n_jobs,), "numbers of at least 0")
     wanted, whole = needed > 0, reduced(polytope, np.zeros((polytope.n_jobs, 1)))
-    kept = np.asarray(wanted & (whole.of_jobs(_fastest_mix(whole.program)) >= needed * (1.0 - _UNMET)))
+    kept = np.asarray(wanted & (whole.of_jobs(whole.program.fastest) >= needed * (1.0 - _UNMET)))
     asked = np.where(kept, needed, 0.0)
     level = _attainable(polytope, asked)
     if level < 1.0 - _UNMET:
@@ -79,71 +77,35 @@ def keep_most_floors(
     return KeptFloors(kept, wanted & ~kept, asked * min(level, 1.0))
 
 
-def _fastest_mix(program: PackedProgram) -> Floats:
-    """(K,) throughput of a job of each class when it has the cluster to itself: fastest types first until its time is
-    used, beside whomever it is fastest."""
-    rates = np.maximum(program.rates, program.partner_rates.max(axis=1, initial=0.0))
-    room = program.capacity / program.scale_factors[:, None]
-    order = np.argsort(-rates, axis=1, kind="stable")
-    ranked, fits = np.take_along_axis(rates, order, axis=1), np.minimum(np.take_along_axis(room, order, axis=1), 1.0)
-    before = np.cumsum(fits, axis=1) - fits
-    return np.asarray((ranked * np.clip(1.0 - before, 0.0, fits)).sum(axis=1))
-
-
 def _attainable(polytope: Polytope | PackedPolytope, floors: Floats) -> float:
     """The largest fraction of floors that can be kept together; 1 where there are none."""
-    if isinstance(polytope, Polytope):
-        jobs, every = np.flatnonzero(floors), np.arange(len(polytope.capacity))
-        part = polytope.restricted(jobs, every)
-        return float(solve(part, MaxMin(floors[jobs])).objective) if len(jobs) else 1.0
     reduction = reduced(polytope, floors[:, None])
     program, f = reduction.program, floors[reduction.first]
     if not f.any():
         return 1.0
-    u = program.throughput(program.repaired(reduction.pairs(Goal(slopes=f)).shares))
+    u = program.throughput(program.repaired(program.best(Goal(slopes=f)).shares))
     return float((u[f > 0] / f[f > 0]).min())
 
 
 def _largest_set(polytope: Polytope | PackedPolytope, floors: Floats, order: Positions) -> Flags:
     """By branch and bound over a switch for each floor; every job with a floor is a class of its own.
 
-    Columns: times alone, times beside each group of jobs (see `formulations.packed.program`), switches.
+    Columns: switches, and then times alone and in pairs, all of them listed.
     """
     rank = np.empty(len(floors))
     rank[order] = np.arange(1, len(floors) + 1)
     reduction = reduced(polytope, np.where(floors > 0, rank, 0.0)[:, None])
     program = reduction.program
-    (K, M), n, g = program.rates.shape, program.counts, program.group
-    k, b, j = np.nonzero(program.useful[g])
-    shared = K * M + np.arange(len(k))
-    owner, type_ = np.append(np.repeat(np.arange(K), M), k), np.append(np.tile(np.arange(M), K), j)
-    times = np.arange(len(owner))
+    one, other = np.triu_indices(len(program.counts))
+    many = (one != other) | (program.counts[one] > 1)
+    pair, j = np.nonzero(program.useful[program.group[one], program.group[other]] & many[:, None])
+    program.add_pairs(program.code(one[pair], other[pair], j))
     f = floors[reduction.first]
     held = np.flatnonzero(f > 0)
-    switches = len(times) + np.arange(len(held))
-    rows = RowBuilder(len(times) + len(held))
-    rows.add(K, [(owner, times, 1.0)], -np.inf, 1.0)
-    gpus = n[owner] * program.scale_factors[owner] * np.where(times < K * M, 1.0, 0.5)
-    rows.add(M, [(type_, times, gpus / program.capacity[type_])], -np.inf, 1.0)
-    # both sides of each pair of groups add up to the same
-    apart = np.flatnonzero(g[k] != b)
-    sides = np.sort(np.stack([g[k], b], axis=1)[apart], axis=1)
-    pairs, row = np.unique((sides[:, 0] * len(program.together) + sides[:, 1]) * M + j[apart], return_inverse=True)
-    rows.add(len(pairs), [(row, shared[apart], np.where(g[k] < b, n[k], -n[k])[apart])], 0.0, 0.0)
-    # a single job has no more time inside its group than all others of it
-    inside = np.flatnonzero(g[k] == b)
-    single = inside[n[k[inside]] == 1]
-    row, at = np.nonzero((b[single][:, None] == b[inside]) & (j[single][:, None] == j[inside]))
-    others = np.where(inside[at] == single[row], 1.0, -n[k[inside[at]]])
-    rows.add(len(single), [(row, shared[inside[at]], others)], -np.inf, 0.0)
-    # a floor is kept where its switch is on
-    fraction = np.append(program.rates, program.together[g[k], b, j]) / program.fastest[owner]
-    needing = np.flatnonzero(f[owner] > 0)
-    kept = (np.searchsorted(held, owner[needing]), times[needing], -fraction[needing])
-    switched = (np.arange(len(held)), switches, (f / program.fastest)[held])
-    rows.add(len(held), [kept, switched], -np.inf, 0.0)
+    switched = (held, np.arange(len(held)), (f / program.reach)[held])
+    rows = program.rows(switched, len(held), 0.0)
     matrix, lower, upper = rows.collected
-    is_switch = np.arange(matrix.shape[1]) >= len(times)
+    is_switch = np.arange(matrix.shape[1]) < len(held)
     mixed = MixedProgram.of(matrix, is_switch.astype(float), (lower, upper), upper=1.0, whole=is_switch, maximise=True)
     # a count within less than 1 of its bound is the largest
     answer = Highs(mixed).solve(StopRule(absolute_gap=0.99, seconds=np.inf))

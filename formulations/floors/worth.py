@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
@@ -33,8 +34,8 @@ _SAME_RATIO = 1e-12
 _HOLDING_MULTIPLIER = 1e-7
 """Worth of a floor, relative to that of the job's columns, from which it holds the job's throughput."""
 
-_RELAXATIONS = (1e-10, 1e-9)
-"""Fractions by which floors are relaxed so that even shares have an interior to be searched in, tried in turn."""
+_RELAXATION = 1e-10
+"""Fraction by which floors are relaxed so that even shares have an interior to be searched in."""
 
 _NEGLIGIBLE_SHARE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
@@ -86,7 +87,7 @@ def maximise_worth(
         prices = reduction.all_prices(g, np.zeros(len(reduction.types)), nothing)
         return Solution.empty(polytope.n_jobs, prices, unit=unit, seconds=0.0)
     by_class = g[np.ix_(reduction.first, reduction.types)]
-    proof = solve_for_sum(reduction.pairs, Goal(floors=f if f.any() else None, gains=by_class))
+    proof = solve_for_sum(reduction.program, Goal(floors=f if f.any() else None, gains=by_class))
     if evenness > 0 and isinstance(reduction, ReductionWithoutPairs):
         proof = _evened(reduction.program.alone, by_class * reduction.program.rates, f, proof, evenness)
     multipliers = reduction.of_jobs(proof.multipliers)
@@ -136,10 +137,10 @@ def maximise_ratio(
         found = _without_floors(polytope, d, reduction.served, solver)
         return replace(found, unit=unit, seconds=perf_counter() - started)
     program, cost = reduction.program, d[reduction.types]
-    ones, least = np.ones(program.rates.shape), dot(program.counts * f, _least_cost(program, cost))
+    least = dot(program.counts * f, _least_cost(program, cost))
 
     def at(ratio: float) -> tuple[Certificate, float, float]:
-        proof = solve_for_sum(reduction.pairs, Goal(floors=f, gains=ones, gpu_cost=ratio * cost))
+        proof = solve_for_sum(reduction.program, Goal(floors=f, gains=np.ones((1, 1)), gpu_cost=ratio * cost))
         attained = dot(program.counts, program.throughput(proof.shares)) / dot(cost, program.used(proof.shares))
         return proof, attained, proof.bound
 
@@ -233,24 +234,20 @@ def _evened(part: Polytope, worth: Floats, floors: Floats, best: Certificate, ev
     held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
     if relative_gap(best.objective, best.bound) > TOLERANCE or is_unique(part, worth + from_floors, best.prices, held):
         return best
-    at_hand, most = best.shares[:, 0], np.abs(worth).max(axis=1, initial=0.0)
+    at_hand, most = best.shares.reshape(worth.shape), np.abs(worth).max(axis=1, initial=0.0)
     # the most valuable GPUs' worth
     room = part.capacity.sum() / part.scale_factors
     scale = max(float((most * np.minimum(part.counts, room)).max()), 1e-300)
     needed = np.minimum(floors, part.throughput(at_hand))
-    for relaxation in _RELAXATIONS:
-        relaxed = needed * (1.0 - relaxation) if needed.any() else None
-        try:
-            even = solve_with_floors(part, worth / scale, relaxed, evenness, start=at_hand, precision=1e-13).shares
-        except RuntimeError:
-            continue
+    relaxed = needed * (1.0 - _RELAXATION) if needed.any() else None
+    with suppress(RuntimeError):
+        even = solve_with_floors(part, worth / scale, relaxed, evenness, start=at_hand, precision=1e-13).shares
         shares = part.repaired(np.nan_to_num(even))
         shares = np.where(shares < _NEGLIGIBLE_SHARE * shares.max(axis=1, keepdims=True), 0.0, shares)
         value = dot(part.counts, (worth * shares).sum(axis=1))
         kept = (part.throughput(shares) >= floors * (1.0 - ACCEPTED_SHORTFALL)).all()
         if kept and (value >= best.bound or relative_gap(value, best.bound) <= TOLERANCE):
-            alone = np.stack([shares, np.zeros(shares.shape)], axis=1)
-            return replace(best, shares=alone, objective=value)
+            return replace(best, shares=shares.ravel(), objective=value)
     return best
 
 
@@ -260,12 +257,13 @@ def _without_floors(polytope: Polytope | PackedPolytope, cost: Floats, served: F
     if isinstance(columns, PlainColumns):
         alone = together = columns.rates / (columns.scale_factors[:, None] * cost)
     else:
-        jobs = np.bincount(columns.group, minlength=len(columns.alone))
-        sizes = columns.group_scale_factors
-        useful, price = useful_pairs(columns.alone, columns.together, sizes, jobs), sizes[:, None] * cost
+        jobs, price = (
+            np.bincount(columns.group, minlength=len(columns.alone)),
+            columns.group_scale_factors[:, None] * cost,
+        )
+        useful = useful_pairs(columns.alone, columns.together, columns.group_scale_factors, jobs)
         alone = np.where((jobs > 0)[:, None], columns.alone / price, 0.0)
-        both = columns.together + columns.together.transpose(1, 0, 2)
-        together = np.where(useful, both / price[:, None, :], 0.0)
+        together = np.where(useful, columns.together + columns.together.transpose(1, 0, 2), 0.0) / price[:, None]
     by_type = np.maximum(alone.max(axis=0), together.max(axis=tuple(range(together.ndim - 1))))
     most = float(by_type[open_].max())
     limit = np.where(open_, most * (1.0 - _SAME_RATIO), np.inf)

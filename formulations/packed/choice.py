@@ -14,6 +14,7 @@ the solver, the same for the same jobs in whatever order.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +27,8 @@ from formulations.packed.program import Goal
 from formulations.solving.choice import Among, Choice, gap_of_level
 from throughputs.arrays import Flags, Floats
 
-_RELAXATIONS = (1e-10, 1e-9)
-"""Fractions by which the level is relaxed so that the second program has room, tried in turn."""
+_RELAXATION = 1e-10
+"""Fraction by which the level is relaxed so that the second program has room."""
 
 _ACCEPTED_LOSS = 2e-9
 """Relative loss of the objective up to which a choice is accepted."""
@@ -40,7 +41,7 @@ _PROVEN = 1e-7
 class AmongPairs(Among):
     """The optima of a packed program, of which `best` is one."""
 
-    pairs: ClassPairs
+    program: ClassPairs
 
     def of_sum(self, gains: Floats) -> Choice:
         """Every throughput counts in a sum with positive gains."""
@@ -52,19 +53,17 @@ class AmongPairs(Among):
 
     def of_level(self, objective: Threshold) -> Choice:
         """The efficient optimum; the one at hand should no better one be found."""
-        program = self.pairs.program
+        program = self.program
         level = objective.level(program.throughput(self.best.shares))
         best = Choice(self.best.shares, gap_of_level(program, objective, self.best))
-        for relaxation in _RELAXATIONS:
-            if best.efficiency_gap <= _PROVEN:
-                break
-            goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=program.normalised_worth)
-            try:
-                found = solve_for_sum(self.pairs, goal)
-            except SolverError:
-                continue
-            attained = objective.level(program.throughput(found.shares))
-            loss = level - attained if objective.higher_level_is_better else attained - level
-            if loss <= _ACCEPTED_LOSS * abs(level) and found.gap < best.efficiency_gap:
-                best = Choice(found.shares, found.gap)
+        if best.efficiency_gap > _PROVEN:
+            goal = Goal(
+                floors=objective.demand(objective.relaxed(level, _RELAXATION)), gains=program.normalised_worth[:, None]
+            )
+            with suppress(SolverError):
+                found = solve_for_sum(program, goal)
+                attained = objective.level(program.throughput(found.shares))
+                loss = level - attained if objective.higher_level_is_better else attained - level
+                if loss <= _ACCEPTED_LOSS * abs(level) and found.gap < best.efficiency_gap:
+                    best = Choice(found.shares, found.gap)
         return best if np.isfinite(best.efficiency_gap) else self.as_found()

@@ -28,7 +28,7 @@ _MOST_PROGRAMS = 40
 class PairsEngine(Method[Answer]):
     """The engine of packed programs, for objectives over its classes (K,)."""
 
-    pairs: ClassPairs
+    program: ClassPairs
     name = NAME
 
     def __call__(self, program: Polytope, objective: Objective) -> Answer:  # noqa: ARG002
@@ -37,22 +37,22 @@ class PairsEngine(Method[Answer]):
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
         """One program."""
-        return self.pairs(Goal(gains=objective.gains))
+        return self.program.best(Goal(gains=objective.gains[:, None]))
 
     def linear_level(self, objective: MaxMin) -> Answer:
         """One program."""
-        return self.pairs(Goal(slopes=objective.weights))
+        return self.program.best(Goal(slopes=objective.weights))
 
     def level(self, objective: Threshold) -> Answer:
         """Close in on the level by max-min programs, each a Newton step on ``max k, u >= k demand(level)``, ``k = 1``.
 
         The level only moves to proven bounds.
         """
-        program = self.pairs.program
+        program = self.program
         level, bound = objective.first_guess(program.fastest), objective.easiest_level(program.fastest)
         iterations = 0
         for _ in range(_MOST_PROGRAMS):
-            answer = self.pairs(Goal(slopes=objective.demand(level)))
+            answer = self.program.best(Goal(slopes=objective.demand(level)))
             iterations += answer.iterations
             supply = program.supply_at(answer.multipliers, answer.prices, answer.time)
             bound = objective.worse(objective.bound(program.counts * answer.multipliers, supply), bound)
@@ -63,22 +63,21 @@ class PairsEngine(Method[Answer]):
         return replace(answer, iterations=iterations)
 
 
-def solve_for_sum(pairs: ClassPairs, goal: Goal) -> Certificate:
+def solve_for_sum(program: ClassPairs, goal: Goal) -> Certificate:
     """Feasible times of the most worth, less the cost of GPUs in use, that keep the floors of a goal.
 
     What proves the bound are multipliers of the floors, at least 0, the worth of time, and prices. SolverError where
     the floors are not kept.
     """
-    program = pairs.program
     try:
-        answer = pairs(goal)
+        answer = program.best(goal)
     except SolverError:
         if goal.floors is None:
             raise
         # few pairs are there at first: those that keep the floors may have to be found
-        pairs(Goal(slopes=goal.floors))
-        answer = pairs(goal)
-    n, gains, cost = program.counts, goal.gains_by_type(program), goal.costs(program)
+        program.best(Goal(slopes=goal.floors))
+        answer = program.best(goal)
+    n = program.counts
     floors = np.zeros_like(n) if goal.floors is None else goal.floors
     shares = program.repaired(answer.shares)
     u = program.throughput(shares)
@@ -89,10 +88,9 @@ def solve_for_sum(pairs: ClassPairs, goal: Goal) -> Certificate:
     )
     held = np.where(floors > 0, multipliers, 0.0)
     prices, supply = without_negligible(
-        program.capacity, prices, lambda p: program.supply_at(gains + held[:, None], p, time, cost)
+        program.capacity, prices, lambda p: program.supply_at(goal.gains + held[:, None], p, time, goal.gpu_cost)
     )
     bound = supply - dot(n * held, floors)
-    earned = dot(n, (gains * program.throughput_by_type(shares)).sum(axis=1))
-    value = earned - dot(cost, program.used(shares))
-    gap = max(bound - value, 0.0) / max(earned, 1e-300)
+    value, spent = dot(program.worth(goal)[: len(shares)], shares), (goal.gpu_cost * program.used(shares)).sum()
+    gap = max(bound - value, 0.0) / max(value + spent, 1e-300)
     return Certificate(shares, value, max(bound, value), gap, prices, held, prices, time=time)

@@ -1,27 +1,21 @@
 """The program over classes of interchangeable jobs, and the form in which its solutions are written.
 
-Which job of group b is the partner of a job does not matter to it: only how long it shares type j with that group. So
-a solution is, for each class k of n_k equal jobs in group a = g(k)::
+Which job of a class is the partner of a job does not matter to it. So a column is a class alone on a type, or a pair of
+classes on a type: the total time that jobs of the one share GPUs with jobs of the other, spread evenly over them. With
+x_kj the time of one job of class k of n_k jobs alone on type j, z_klj the total time of pairs, g(k) the group of k, and
+rates T and T' as in `PackedColumns`::
 
-    x_kj       time of one job alone on type j
-    y_kbj      time of one job on type j beside jobs of group b
+    u_k = sum_j ( T_kj x_kj + sum_l T'_{k|l,j} z_klj / n_k )
+    sum_j ( x_kj + sum_l z_klj / n_k )                        <= 1
+    sum_k n_k s_k x_kj + sum_{k<=l} s_k z_klj                 <= c_j
 
-in one array of shares (K, 1 + G, M), x first,
-and such times can be realised by pairs of jobs exactly when the two sides of every (a, b, j) are in balance::
-
-    sum_{k in a} n_k y_kbj = sum_{k in b} n_k y_kaj          a != b
-    y_kaj <= 1/2 sum_{k' in a} n_k' y_k'aj                   (nobody is beside itself)
-
-Necessity is counting. Sufficiency is a construction: `formulations.packed.expansion` lays the two sides along one line
-and cuts. The rest is as without sharing, a pair taking its GPUs once::
-
-    sum_j ( x_kj + sum_b y_kbj )  <= 1          u_k = sum_j ( T_aj x_kj + sum_b T'_{a|b,j} y_kbj )
-    sum_k n_k s_k ( x_kj + 1/2 sum_b y_kbj ) <= c_j
+where a pair of a class with itself counts both of its jobs. Such times are realised by pairs of jobs
+(`formulations.packed.expansion`): nobody is beside itself, as no column is a pair of a class of one job with itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,11 +23,13 @@ import numpy as np
 
 from formulations.core.polytope import Polytope
 from throughputs.arrays import Flags, Floats, Ints, Positions
-from throughputs.numerics import matmul
+from throughputs.numerics import dot
 
 
 class PackedProgram(Polytope):
     """K classes of jobs in G groups on M accelerator types: the polytope of the classes alone, and time in pairs.
+
+    Shares (C,) are the times of the columns listed so far; columns are only ever added, behind the others.
 
     Parameters
     ----------
@@ -41,18 +37,69 @@ class PackedProgram(Polytope):
     group : (K,) group of each class, ascending; every group has a class.
     together : (G, G, M) rates, steps/s, as in `PackedColumns`.
     useful : (G, G, M) symmetric; pairs of groups that some optimum may need (`useful_pairs`).
+
+    Attributes
+    ----------
+    members, type : (C, 2) classes and (C,) type of each column: first every class alone, on every type.
+    time, speed : (C, 2) time and throughput of a job of each member per unit of the column; 0 for the second member
+        where there is none.
+    gpus : (C,) GPUs that all jobs of the column take per unit.
     """
 
     time_follows = False
 
     def __init__(self, alone: Polytope, group: Positions, together: Floats, useful: Flags) -> None:
         super().__init__(alone.columns, alone.capacity, alone.counts)
-        vars(self).update(alone=alone, group=group, together=together, useful=useful)
+        k, j = (each.ravel() for each in np.indices(alone.rates.shape))
+        second = np.zeros(len(k))
+        vars(self).update(
+            alone=alone,
+            group=group,
+            together=together,
+            useful=useful,
+            members=np.stack([k, k], axis=1),
+            type=j,
+            time=np.stack([np.ones(len(k)), second], axis=1),
+            speed=np.stack([alone.rates.ravel(), second], axis=1),
+            gpus=alone.loads[k],
+        )
 
     alone: Polytope
     group: Positions
     together: Floats
     useful: Flags
+    members: Positions
+    type: Positions
+    time: Floats
+    speed: Floats
+    gpus: Floats
+
+    def add_pairs(self, codes: Positions) -> int:
+        """List pairs of classes one <= other on a type, ``(one K + other) M + type``; the number of those that are new.
+
+        The unit of a column is such that no job spends more than all its time in one.
+        """
+        (K, M), g, n = self.rates.shape, self.group, self.counts
+        known = self.code(self.members[K * M :, 0], self.members[K * M :, 1], self.type[K * M :])
+        codes = np.setdiff1d(codes, known)
+        one, other, j = codes // M // K, codes // M % K, codes % M
+        same, jobs = one == other, np.minimum(n[one], n[other])
+        time = np.stack([jobs / n[one], np.where(same, 0.0, jobs / n[other])], axis=1)
+        rates = np.stack([self.together[g[one], g[other], j], self.together[g[other], g[one], j]], axis=1)
+        more = {
+            "members": np.stack([one, other], axis=1),
+            "type": j,
+            "time": time,
+            "speed": time * rates,
+            "gpus": self.scale_factors[one] * jobs / np.where(same, 2.0, 1.0),
+        }
+        vars(self).update({name: np.concatenate([getattr(self, name), each]) for name, each in more.items()})
+        return len(codes)
+
+    def code(self, one: Positions, other: Positions, type_: Positions) -> Positions:
+        """One number for each pair of classes on a type."""
+        K, M = self.rates.shape
+        return np.asarray((np.minimum(one, other) * K + np.maximum(one, other)) * M + type_)
 
     @cached_property
     def partner_rates(self) -> Floats:
@@ -62,61 +109,50 @@ class PackedProgram(Polytope):
     @cached_property
     def fastest(self) -> Floats:
         """(K,) the most that any column yields."""
-        most: Floats = np.maximum(self.rates.max(axis=1), self.partner_rates.max(axis=(1, 2)))
+        most: Floats = np.maximum(self.rates.max(axis=1, initial=0.0), self.partner_rates.max(axis=(1, 2), initial=0.0))
         return most
+
+    @cached_property
+    def reach(self) -> Floats:
+        """(K,) the most that a job has of any one type: its time or the type's GPUs are used up."""
+        rates = np.maximum(self.rates, self.partner_rates.max(axis=1))
+        fits = np.minimum(self.capacity / self.scale_factors[:, None], 1.0)
+        return np.asarray((rates * fits).max(axis=1))
 
     @cached_property
     def starts(self) -> Positions:
         """(G,) first class of each group."""
         return np.searchsorted(self.group, np.arange(len(self.together)))
 
-    @cached_property
-    def single(self) -> Flags:
-        """(K,) classes of one job, which is not its own partner."""
-        return np.asarray(self.counts == 1)
-
-    def total(self, times: Floats) -> Floats:
-        """(G, ...) sum of `times` (K, ...) of one job over the jobs of each group."""
-        counts = self.counts.reshape(-1, *(1,) * (times.ndim - 1))
-        return np.asarray(np.add.reduceat(counts * times, self.starts))
+    def of_classes(self, each: Floats, shares: Floats) -> Floats:
+        """(K,) sums over columns of what `each` (C, 2) of their members has of a unit."""
+        C = len(shares)
+        total = np.bincount(self.members[:C].ravel(), (each[:C] * shares[:, None]).ravel(), len(self.counts))
+        return total.astype(np.float64)
 
     def used(self, shares: Floats) -> Floats:
         """(M,) GPUs in use, those of a pair counted once."""
-        return np.asarray(matmul(self.loads, shares[:, 0] + 0.5 * shares[:, 1:].sum(axis=1)))
-
-    def throughput_by_type(self, shares: Floats) -> Floats:
-        """(K, M) throughput of one job of each class on each type."""
-        return np.asarray(self.rates * shares[:, 0] + (self.partner_rates * shares[:, 1:]).sum(axis=1))
+        C = len(shares)
+        return np.bincount(self.type[:C], self.gpus[:C] * shares, len(self.capacity)).astype(np.float64)
 
     def throughput(self, shares: Floats) -> Floats:
         """(K,) throughput of one job of each class."""
-        return np.asarray((self.rates * shares[:, 0]).sum(1) + (self.partner_rates * shares[:, 1:]).sum((1, 2)))
+        return self.of_classes(self.speed, shares)
+
+    def worth(self, goal: Goal) -> Floats:
+        """(C,) what a unit of each column adds to a goal: the gains of its steps, less the cost of its GPUs."""
+        gains = np.broadcast_to(goal.gains, self.rates.shape)[self.members, self.type[:, None]]
+        of_steps = (self.counts[self.members] * gains * self.speed).sum(axis=1)
+        return np.asarray(of_steps - np.broadcast_to(goal.gpu_cost, self.capacity.shape)[self.type] * self.gpus)
 
     def repaired(self, shares: Floats) -> Floats:
-        """The same times, lowered where they exceed a row or their other side; nothing is ever raised.
-
-        In order: time of each class, balance of each pair of groups, no job beside itself, capacity of each type. As
-        each step only lowers (the last one lowers both sides of a pair alike), no step undoes an earlier one.
-        """
-        g = self.group
+        """The same times, lowered where they exceed the time of a class, then where they exceed a type's capacity."""
         shares = np.clip(np.nan_to_num(shares), 0.0, None)
-        x, y = shares[:, 0], np.where(self.useful[g], shares[:, 1:], 0.0)
-        busy = np.maximum(x.sum(1) + y.sum((1, 2)), 1.0)
-        x, y = x / busy[:, None], self._not_beside_itself(y / busy[:, None, None])
-        side = self.total(y)
-        lower = np.minimum(side, side.transpose(1, 0, 2))
-        y *= np.divide(lower, side, out=np.zeros_like(side), where=side > 0)[g]
-        lowered = np.concatenate([x[:, None], y], axis=1)
-        used = self.used(lowered)
-        return lowered * np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
-
-    def _not_beside_itself(self, y: Floats) -> Floats:
-        """Lower the time inside a group of a single job that exceeds what the others of its group have."""
-        k = np.arange(len(y))
-        inside = y[k, self.group]
-        others = self.total(inside)[self.group] - inside
-        y[k, self.group] = np.where(self.single[:, None] & (inside > others), np.maximum(others, 0.0), inside)
-        return y
+        busy = np.maximum(self.of_classes(self.time, shares), 1.0)
+        shares = shares / busy[self.members[: len(shares)]].max(axis=1)
+        used = self.used(shares)
+        fits = np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
+        return np.asarray(shares * fits[self.type[: len(shares)]])
 
     def supply_at(self, multipliers: Floats, prices: Floats, time: Floats | None = None, gpu_cost: Any = 0.0) -> float:
         """Most that the cluster can earn, ``max sum_kj n_k weight_kj u_kj``: `time_worth` and prices pay for it.
@@ -128,7 +164,7 @@ class PackedProgram(Polytope):
         """
         assert time is not None
         paid = self.time_worth(multipliers, time, prices + gpu_cost)
-        return float(matmul(self.counts, paid) + matmul(self.capacity, prices))
+        return dot(self.counts, paid) + dot(self.capacity, prices)
 
     def time_worth(self, weights: Floats, time: Floats, due: Floats) -> Floats:
         """(K,) worth m of one job's time, at least `time` (K,), that pays for every column with what is `due` (M,)::
@@ -148,24 +184,31 @@ class PackedProgram(Polytope):
         return np.asarray(m)
 
     def beyond_time(self, weights: Floats, partner_rates: Floats, time: Floats) -> Floats:
-        """(K, G, M) what a pair of a class and the best partner in each group earns beyond what their time is worth.
+        """(K, G, M) what a pair of a class and the best partner in each group earns beyond what their time is worth;
+        -inf where a single job would be its own partner."""
+        offers, k = weights[:, None, :] * partner_rates - time[:, None, None], np.arange(len(time))[:, None, None]
+        partner = self.partners(self.ranked(offers))
+        earned = offers + offers[partner, self.group[:, None, None], np.arange(offers.shape[2])]
+        return np.where((partner == k) & (self.counts[k] == 1), -np.inf, earned)
 
-        The best partner within a group is the same for all classes of another group, so this costs O(K G M).
+    def ranked(self, offers: Floats) -> Positions:
+        """(K, G, M) the classes of each group, one group after the other, by falling `offers` (K, G, M) to a partner of
+        each group."""
+        group = np.broadcast_to(self.group[:, None, None], offers.shape)
+        return np.asarray(np.lexsort((-offers, group), axis=0))
+
+    def partners(self, order: Positions, rank: Positions | int = 0) -> Positions:
+        """(K, G, M) for each class the class in each group that has a `rank` (K, G, M) in `order` (K, G, M), or the
+        last.
+
+        The best partner within a group is the same for all classes of another group, so this costs O(K G M). A single
+        job is its own partner only where it is the group.
         """
-        g, k = self.group, np.arange(len(self.group))
-        profit = weights[:, None, :] * partner_rates - time[:, None, None]
-        partner = np.maximum.reduceat(profit, self.starts).transpose(1, 0, 2)[g]
-        partner[k, g] = self._best_other(profit[k, g])
-        return np.asarray(profit + partner)
-
-    def _best_other(self, profit: Floats) -> Floats:
-        """(K, M) best of `profit` (K, M) among the other jobs of the group: a single job is not its own partner."""
-        best = np.maximum.reduceat(profit, self.starts)[self.group]
-        at_top = profit >= best
-        alone_there = np.add.reduceat(at_top, self.starts, dtype=np.int64)[self.group] == 1
-        unrivalled = at_top & self.single[:, None] & alone_there
-        second = np.maximum.reduceat(np.where(unrivalled, -np.inf, profit), self.starts)[self.group]
-        return np.where(unrivalled, second, best)
+        k, group, j = np.arange(len(self.group))[:, None, None], self.group[:, None, None], np.arange(order.shape[2])
+        first, last = self.starts[:, None], np.append(self.starts[1:], len(k))[:, None] - 1
+        partner = order[np.minimum(first + rank, last), group, j]
+        second = order[np.minimum(first + 1, last), group, j]
+        return np.asarray(np.where((partner == k) & (self.counts[k] == 1), second, partner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,23 +216,14 @@ class Goal:
     """What is wanted: ``max t + sum_kj n_k g_kj u_kj - sum_j d_j v_j`` subject to ``sum_j u_kj >= f_k + w_k t``.
 
     u_kj is the throughput of a job of class k on type j, v_j the GPUs of type j in use. `slopes` w (K,) bring the level
-    t in; `floors` f (K,), `gains` g, (K,) or by type (K, M), and `gpu_cost` d (M,) may each be absent.
+    t in; `floors` f (K,) may be absent; `gains` g, (K, 1) or by type (K, M), and `gpu_cost` d, (M,) or one for all, are
+    0 where they are.
     """
 
     slopes: Floats | None = None
     floors: Floats | None = None
-    gains: Floats | None = None
-    gpu_cost: Floats | None = None
-
-    def gains_by_type(self, program: PackedProgram) -> Floats:
-        """(K, M) g."""
-        if self.gains is None:
-            return np.zeros(program.rates.shape)
-        return self.gains if self.gains.ndim == 2 else np.repeat(self.gains[:, None], len(program.capacity), axis=1)
-
-    def costs(self, program: PackedProgram) -> Floats:
-        """(M,) d."""
-        return np.zeros(len(program.capacity)) if self.gpu_cost is None else self.gpu_cost
+    gains: Floats = field(default_factory=lambda: np.zeros((1, 1)))
+    gpu_cost: Floats = field(default_factory=lambda: np.zeros(1))
 
 
 def useful_pairs(alone: Floats, together: Floats, scale_factors: Ints, jobs: Floats | Ints) -> Flags:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from formulations.packed.choice import AmongPairs
 from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.expansion import expand
 from formulations.packed.polytope import PackedPolytope
-from formulations.packed.program import PackedProgram, useful_pairs
+from formulations.packed.program import useful_pairs
 from formulations.solving.choice import Among
 from formulations.solving.reduction import PlainReduction, Reduction
 from throughputs.arrays import Flags, Floats, Ints, Positions
@@ -30,7 +29,7 @@ class PackedReduction(Reduction):
     `jobs` are in canonical order: by group, then by what the objective wants of them; `of` ascends.
     """
 
-    program: PackedProgram
+    program: ClassPairs
     whole: PackedPolytope
 
     @classmethod
@@ -62,7 +61,7 @@ class PackedReduction(Reduction):
         first = np.flatnonzero(begins)
         counts = np.diff(np.append(first, len(jobs))).astype(np.float64)
         among = np.ix_(groups, groups)
-        program = PackedProgram(
+        program = ClassPairs(
             Polytope(columns.plain, polytope.capacity).restricted(jobs[first], types, counts),
             group[first],
             together[among],
@@ -70,14 +69,9 @@ class PackedReduction(Reduction):
         )
         return cls(served, types, jobs, np.cumsum(begins) - 1, jobs[first], program, polytope)
 
-    @cached_property
-    def pairs(self) -> ClassPairs:
-        """The model that solves it."""
-        return ClassPairs(self.program)
-
     def among(self, best: Certificate) -> Among:
         """In times alone and beside groups."""
-        return AmongPairs(self.program, best, self.pairs)
+        return AmongPairs(self.program, best, self.program)
 
     def residual(self) -> ResidualProgram | WholeProgram:
         """All of it: what ends a level may be company instead of capacity, when the time of somebody's partners is used
@@ -86,11 +80,10 @@ class PackedReduction(Reduction):
 
     def allocation(self, shares: Floats) -> tuple[Floats, Pairs]:
         """Pairs of jobs by `expand`."""
-        found = expand(self.program, shares[:, 1:], self.of, self.jobs)
-        pairs = Pairs(found.first, found.second, self.types[found.accelerator].astype(np.int64), found.share)
+        alone = shares[: self.program.rates.size].reshape(self.program.rates.shape)
         whole = np.zeros(self.whole.columns.rates.shape)
-        whole[np.ix_(self.jobs, self.types)] = np.where(self.program.rates > 0, shares[:, 0], 0.0)[self.of]
-        return whole, pairs
+        whole[np.ix_(self.jobs, self.types)] = np.where(self.program.rates > 0, alone, 0.0)[self.of]
+        return whole, expand(self.program, shares, self.of, self.jobs, self.types)
 
     def all_prices(self, worth: Floats, prices: Floats, time: Floats, gpu_cost: Floats | None = None) -> Floats:
         """`time` is raised to pay for all columns."""
@@ -109,9 +102,8 @@ class PackedReduction(Reduction):
         earned = ((weights * columns.rates[self.first][:, absent] - time[:, None]) / sizes[:, None]).max(axis=0)
         together = columns.together[np.ix_(groups, groups, absent)]
         met = (together > 0) | (together > 0).transpose(1, 0, 2)
-        if met.any():
-            paired = program.beyond_time(weights, together[program.group], time) / sizes[:, None, None]
-            earned = np.maximum(earned, np.where(met[program.group], paired, 0.0).max(axis=(0, 1)))
+        paired = program.beyond_time(weights, together[program.group], time) / sizes[:, None, None]
+        earned = np.maximum(earned, np.where(met[program.group], paired, 0.0).max(axis=(0, 1)))
         completed[absent] += np.maximum(earned - cost[absent], 0.0)
         return completed
 
@@ -128,24 +120,19 @@ class PackedReduction(Reduction):
 class ReductionWithoutPairs(PlainReduction):
     """That of a polytope without pairs to a program in which no group has company."""
 
-    program: PackedProgram
+    program: ClassPairs
 
     @classmethod
     def of_polytope(cls, polytope: Polytope, key: Floats) -> ReductionWithoutPairs:
         """Classes of jobs that are equal in rates, gang and `key` (N, k)."""
         plain = PlainReduction.of_figures(polytope, list(key.T))
         nobody = np.zeros((1, 1, len(plain.types)))
-        program = PackedProgram(plain.program, np.zeros(len(plain.first), dtype=np.intp), nobody, nobody > 0)
+        program = ClassPairs(plain.program, np.zeros(len(plain.first), dtype=np.intp), nobody, nobody > 0)
         return cls(**vars(plain) | {"program": program})
-
-    @cached_property
-    def pairs(self) -> ClassPairs:
-        """The model that solves it."""
-        return ClassPairs(self.program, most=1.0)
 
     def allocation(self, shares: Floats) -> tuple[Floats, Pairs]:
         """From times alone."""
-        return super().allocation(shares[:, 0])
+        return super().allocation(shares.reshape(self.program.rates.shape))
 
 
 def reduced(polytope: Polytope | PackedPolytope, key: Floats) -> PackedReduction | ReductionWithoutPairs:

@@ -54,6 +54,10 @@ def fitting_shares(polytope: Polytope, demand: Floats) -> Floats:
     own = np.zeros(rates.shape)
     best = np.arange(len(rates)), rates.argmax(axis=1)
     own[best] = demand / fastest
+    used = polytope.used(own)
+    if used.sum() > capacity.sum():
+        # nowhere do they need less GPU time
+        raise NotAcceptedError("jobs hold the level together")
     share_of_type = capacity / capacity.sum()
     mixed = matmul(rates, share_of_type)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -62,7 +66,7 @@ def fitting_shares(polytope: Polytope, demand: Floats) -> Floats:
         shared = np.where(demand > mixed, 1.0 - more, demand / mixed)[:, None] * share_of_type
     shared[best] += more
     # the part of the second point at which each type has as many GPUs as are used
-    used, slope = polytope.used(own), polytope.used(shared) - polytope.used(own)
+    slope = polytope.used(shared) - used
     with np.errstate(divide="ignore", invalid="ignore"):
         even = (capacity - used) / slope
     least, most = np.max(even, where=slope < 0, initial=0.0), np.min(even, where=slope > 0, initial=1.0)

@@ -115,7 +115,7 @@ def _reduced(
             raise InputError("choice among optima", found="another", expected='"balanced", where jobs share GPUs')
         known_engine(solver)
         packed = PackedReduction.of_polytope(polytope, objective.key())
-        return packed, [PairsEngine(packed.pairs)] if len(packed.jobs) else []
+        return packed, [PairsEngine(packed.program)] if len(packed.jobs) else []
     backends = rule.backends(solver, polytope.n_jobs)
     free = not rule.as_stated
     aggregates = free or backends[0].aggregates

@@ -145,6 +145,8 @@ def test_sharing_keeps_floors_that_taking_turns_cannot_and_nobody_none():
     ):
         assert (found.status, found.served.any()) == ("empty", False)
     assert keep_most_floors(idle, np.array([1.0, 0.0])).dropped.tolist() == [True, False]
+    for nowhere in (PackedPolytope(columns, [0.0]), Polytope(columns.plain, [0.0])):
+        assert keep_most_floors(nowhere, floors).dropped.all()
     none = PackedColumns([], np.zeros((0, 1)), np.zeros((0, 0, 1)), accelerators=["v100"])
     assert solve(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
 

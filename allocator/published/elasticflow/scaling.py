@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from formulations.deadlines import DeadlineJob, Filling, FreeProfile, JobPlan
-from formulations.deadlines.elastic import next_plan
+from formulations.deadlines.elastic import next_level
 
 
 def scale_as_published(
@@ -24,34 +24,34 @@ def scale_as_published(
     come back before.
     """
     listed, scores, passed_ends = list(range(len(jobs))), [-inf] * len(jobs), set[float]()
-    used = [plan.gpu_seconds(plan.charged_until) for plan in plans]
     # whose next level may fit: what is free now only gets less
     open_yet = set(listed) if profile.free[0] else set()
     while open_yet:
-        found = dict[int, JobPlan | None]()
         for j in open_yet:
-            held = plans[j].gpus[0]
-            level = jobs[j].curve.next_level.get(held, inf)
-            if level - held > profile.free[0]:
-                scores[j] = -inf
-            elif not held:
-                scores[j] = inf
-            else:
-                scaled = found[j] = next_plan(filling, profile, jobs[j], plans[j])
-                assert scaled is not None
-                scores[j] = (scaled.gpu_seconds(scaled.charged_until) - used[j]) / (level - held)
+            scores[j] = _score(filling, profile, jobs[j], plans[j])
         open_yet = {j for j in open_yet if scores[j] > -inf}
         listed.sort(key=scores.__getitem__, reverse=True)
         best = next((j for j in listed if j in open_yet), None)
         if best is None:
             break
-        scaled = found.get(best) or next_plan(filling, profile, jobs[best], plans[best])
-        assert scaled is not None
+        level = next_level(profile, jobs[best], plans[best])
+        scaled = filling.minimum_share(profile.without(plans[best]), jobs[best], level)
         passed_ends.add(plans[best].end)
         profile.give(plans[best])
         profile.take(scaled)
-        plans[best], used[best] = scaled, scaled.gpu_seconds(scaled.charged_until)
+        plans[best] = scaled
         if scaled.gpus[0] not in jobs[best].curve.next_level:
             # it keeps the score, and its place in the list
             open_yet.remove(best)
     return listed, passed_ends
+
+
+def _score(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> float:
+    """What the next level costs in GPU time per GPU; inf for a job without GPUs, -inf where it does not fit."""
+    held, level = plan.gpus[0], next_level(profile, job, plan)
+    if level is None:
+        return -inf
+    if not held:
+        return inf
+    scaled = filling.minimum_share(profile.without(plan), job, level)
+    return (scaled.gpu_seconds(scaled.charged_until) - plan.gpu_seconds(plan.charged_until)) / (level - held)
