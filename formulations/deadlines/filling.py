@@ -53,7 +53,7 @@ class Filling:
 
         With `first` the job has that many GPUs in the first interval, whether or not they are free.
         """
-        times, deadline, levels = profile.times, job.deadline, job.curve.levels
+        times, deadline = profile.times, job.deadline
         # intervals that begin before the deadline
         count = bisect_left(times, deadline)
         begin, rest = 0, job
@@ -71,14 +71,13 @@ class Filling:
             begin, rest = 1, DeadlineJob(job.curve, work, deadline, first, max(idle - length, 0.0))
         if begin < count:
             least, span = min(profile.free[begin:count]), deadline - times[begin]
-            for k, quota in enumerate(levels):
+            for k, quota in enumerate(job.curve.levels):
                 if span * job.curve.best_rates[k] * _NEARLY < rest.work:
                     continue
-                start = self._latest_start(profile, begin, count, rest, quota, least)
-                if start >= begin:
-                    below = levels[k - 1] if k else 0
-                    plan = self._of_quota(profile, (begin, start, count), rest, below, quota, least, starts, gpus)
-                    return self._ended(plan, times, count, deadline)
+                found = self._on_free_gpus(times, (begin, count), rest, k, starts, gpus) if least >= quota else None
+                found = found or self._on_what_is_free(profile, (begin, count), rest, k, starts, gpus)
+                if found is not None:
+                    return self._ended(found, times, count, deadline)
         return self._as_soon_as_possible(profile, begin, count, rest, starts, gpus)
 
     def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float, wait: float = 0.0) -> JobPlan:
@@ -137,75 +136,76 @@ class Filling:
         steps = zip(plan.gpus, [job.held, *plan.gpus[:-1]], strict=True)
         return self.restart_seconds * sum(job.curve.rate_of[now] for now, held in steps if now and now != held)
 
-    def _latest_start(
-        self, profile: FreeProfile, begin: int, count: int, job: DeadlineJob, quota: int, least: int
-    ) -> int:
-        """The last interval from which on the quota does the work, -1 for none; `least` GPUs are free in all."""
-        times, free, restart = profile.times, profile.free, self.restart_seconds
-        level, rate_of, end = job.curve.level_within, job.curve.rate_of, job.deadline
-        if least >= quota:
-            rate = rate_of[quota]
-            latest = end - job.work / rate - restart
-            start = bisect_right(times, latest, begin, count) - 1
-            if start < begin and job.held == quota and (end - times[begin] - job.starting) * rate >= job.work:
-                start = begin
-            before, after = times[max(start, begin)], times[min(start + 1, count - 1)]
-            margin = _TIE * abs(latest)
-            if abs(latest - before) > margin < abs(after - latest):
-                return start if start >= begin else -1
-        total, later, rate, lost, work = 0.0, 0, 0.0, 0.0, job.work
-        for i in range(count - 1, begin - 1, -1):
-            there, time = free[i], times[i]
-            gpus = quota if there >= quota else level[there]
-            if gpus != later:
-                # what begins to run on another number of GPUs, going forward, has a restart
-                total -= lost
-                later, rate = gpus, rate_of.get(gpus, 0.0)
-                lost = restart * rate
-            total += (end - time) * rate
-            if total - lost >= work:
-                return i
-            end = time
-        # from the first interval on it may go on as it runs
-        return begin if gpus == job.held and total - job.starting * rate >= work else -1
-
-    def _of_quota(
+    def _on_free_gpus(
         self,
-        profile: FreeProfile,
-        places: tuple[int, int, int],
+        times: list[float],
+        among: tuple[int, int],
         job: DeadlineJob,
-        below: int,
-        quota: int,
-        least: int,
+        k: int,
         starts: list[float],
         gpus: list[int],
-    ) -> JobPlan:
-        """The plan of a level `below` until an interval and a quota from there on, as a walk."""
-        (begin, start, count), times, deadline = places, profile.times, job.deadline
-        if least >= quota:
-            n_starts, borders, steps = len(starts), [times[start], deadline], [quota]
-            if start > begin:
-                borders, steps = [times[begin], *borders], [below, quota]
-            plan = self.walk(job, borders, borders[1:], steps, starts, gpus)
-            if not self.whole_seconds:
-                return plan
+    ) -> JobPlan | None:
+        """The plan of a quota, level `k`, that is free in all intervals; None where sums must tell, for rounding."""
+        (begin, count), levels, deadline = among, job.curve.levels, job.deadline
+        latest = deadline - job.work / job.curve.rates[k] - self.restart_seconds
+        start = bisect_right(times, latest, begin, count) - 1
+        if start < begin:
+            return None
+        margin, until = _TIE * abs(times[-1]), times[start]
+        if latest - until <= margin or abs(times[min(start + 1, count - 1)] - latest) <= margin:
+            return None
+        borders, steps = [until, deadline], [levels[k]]
+        if start > begin:
+            borders, steps = [times[begin], until, deadline], [levels[k - 1] if k else 0, levels[k]]
+        plan = self.walk(job, borders, borders[1:], steps, starts[:], gpus[:])
+        if self.whole_seconds:
             since = times[bisect_left(times, plan.real_end, 1, count) - 1]
             needed = plan.real_end - since
-            if abs(needed - round(needed)) >= _TIE * plan.real_end:
-                plan.real_end = since + ceil(needed)
-                return plan
-            del starts[n_starts:], gpus[n_starts:]
-        level = job.curve.level_within
-        capped = [level[there if there < below else below] for there in profile.free[begin:start]]
-        capped += [level[there if there < quota else quota] for there in profile.free[start:count]]
+            if abs(needed - round(needed)) < _TIE * plan.real_end:
+                return None
+            plan.real_end = since + ceil(needed)
+        return plan
+
+    def _on_what_is_free(
+        self,
+        profile: FreeProfile,
+        among: tuple[int, int],
+        job: DeadlineJob,
+        k: int,
+        starts: list[float],
+        gpus: list[int],
+    ) -> JobPlan | None:
+        """The plan of a quota, level `k`, interval by interval; None where it does not do the work."""
+        (begin, count), times, free, deadline = among, profile.times, profile.free, job.deadline
+        level, rate_of, quota, work = job.curve.level_within, job.curve.rate_of, job.curve.levels[k], job.work
+        total, later, rate, lost, end = 0.0, 0, 0.0, 0.0, deadline
+        for start in range(count - 1, begin - 1, -1):
+            there, time = free[start], times[start]
+            now = quota if there >= quota else level[there]
+            if now != later:
+                # what begins to run on another number of GPUs, going forward, has a restart
+                total -= lost
+                later, rate = now, rate_of.get(now, 0.0)
+                lost = self.restart_seconds * rate
+            total += (end - time) * rate
+            if total - lost >= work:
+                break
+            end = time
+        else:
+            # from the first interval on it may go on as it runs
+            if now != job.held or total - job.starting * rate < work:
+                return None
+        below = job.curve.levels[k - 1] if k else 0
+        capped = [level[there if there < below else below] for there in free[begin:start]]
+        capped += [level[there if there < quota else quota] for there in free[start:count]]
         while not capped[-1]:
             # what rounding leaves of the work after the last interval with GPUs
             capped.pop()
-        end = begin + len(capped)
+        last = begin + len(capped)
         ends = [*times[begin + 1 : count], deadline]
         plan = self.walk(job, times[begin:count], ends, capped, starts, gpus, whole=self.whole_seconds)
-        if end < count:
-            plan.real_end = min(plan.real_end, times[end])
+        if last < count:
+            plan.real_end = min(plan.real_end, times[last])
         return plan
 
     def _as_soon_as_possible(

@@ -101,21 +101,22 @@ class FreeProfile:
         times, free, starts = self.times, self.free, plan.starts
         # breakpoints of the plan, ascending, so that later ones leave earlier ones in place
         borders: list[int] = []
-        i = 0
+        j = 0
         for k, gpus in enumerate(plan.gpus):
             if not gpus:
                 continue
-            interval = []
-            for time in (starts[k], starts[k + 1] if k + 1 < len(starts) else plan.end):
-                i = bisect_left(times, time, i)
-                if time < inf and (i == len(times) or times[i] != time):
-                    times.insert(i, time)
-                    free.insert(i, free[i - 1])
-                interval.append(i)
-            first, i = interval
+            start, end = starts[k], starts[k + 1] if k + 1 < len(starts) else plan.end
+            i = bisect_left(times, start, j)
+            if i == len(times) or times[i] != start:
+                times.insert(i, start)
+                free.insert(i, free[i - 1])
+            j = bisect_left(times, end, i)
+            if end < inf and (j == len(times) or times[j] != end):
+                times.insert(j, end)
+                free.insert(j, free[j - 1])
+            borders += i, j
             change = sign * gpus
-            free[first:i] = [count - change for count in free[first:i]]
-            borders += interval
+            free[i:j] = [count - change for count in free[i:j]]
         for i in reversed(borders):
             if 0 < i < len(times) and free[i] == free[i - 1]:
                 del times[i], free[i]

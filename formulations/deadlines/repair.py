@@ -6,8 +6,8 @@ are free, the latest first, and the last step only for as long as it is needed::
     a step of an interval, from level g to g':   efficiency (T(g') - T(g)) / (g' - g),  work (T(g') - T(g)) length
 
 Which is the plan of the least GPU time on what is free. Where decisions are slots apart, what is not planned for now
-may come up to a slot late. A plan then has time in reserve for all its rises to do so, begins them at borders of slots,
-and gives way to that of filling, with fewer rises, where this is cheaper.
+may come up to a slot late. A plan then has time in reserve for all its rises to do so, and begins them at borders of
+slots.
 
 `plans_by_repair` plans job after job so, in the order of deadlines first. A job that finds no room moves half of its
 way to the front, and all are planned anew: what fails is what is hard ("squeaky wheel" optimisation, Joslin and

@@ -66,6 +66,15 @@ def test_scores_are_looked_at_again_when_their_turn_comes() -> None:
     assert [plan.gpus[0] for plan in scaled(FreeProfile(0.0, 4), jobs)] == [1, 1, 2]
 
 
+def test_what_is_saved_counts_by_the_gpus_of_the_step() -> None:
+    """One more GPU saves the first job 30 of 60 GPU seconds, two more save the second one 40; two are left."""
+    jobs = [
+        DeadlineJob(ScalingCurve([1, level], [1.0, rate], capacity=4), 60.0, 60.0)
+        for level, rate in ((2, 4.0), (3, 9.0))
+    ]
+    assert [plan.gpus[0] for plan in scaled(FreeProfile(0.0, 4), jobs)] == [2, 1]
+
+
 def test_a_job_that_is_scaled_again_has_its_own_gpus_besides() -> None:
     """Three GPUs for 10 s, one from then on: 30 of 60 steps on three, and the other 30 on the one."""
     job = DeadlineJob(ScalingCurve([1, 2, 3], [1.0, 2.0, 3.0], capacity=3), 60.0, 100.0)
@@ -106,6 +115,10 @@ def test_two_that_come_together_are_put_before_and_behind_one_who_is_there() -> 
     order.add([DeadlineJob(one, 40.0, 150.0), DeadlineJob(one, 40.0, 50.0)])
     assert [job.deadline for job in order.jobs] == [50.0, 100.0, 150.0]
     assert [plan.real_end for plan in order.plans] == [40.0, 80.0, 120.0]
+    # of equal deadlines those that were there come first
+    there, equal = order.jobs[2], DeadlineJob(one, 10.0, 150.0)
+    order.add([DeadlineJob(one, 10.0, 60.0), equal])
+    assert order.jobs[-2:] == [there, equal]
 
 
 def test_ends_that_are_passed_are_those_at_which_gpus_would_have_come_back():
