@@ -6,8 +6,8 @@ are free, the latest first, and the last step only for as long as it is needed::
     a step of an interval, from level g to g':   efficiency (T(g') - T(g)) / (g' - g),  work (T(g') - T(g)) length
 
 Which is the plan of the least GPU time on what is free. Where decisions are slots apart, what is not planned for now
-may come up to a slot late. A plan then has time in reserve for all its rises to do so, and begins them at borders of
-slots.
+may come up to a slot late. A plan then has time in reserve for all its rises to do so, begins them at borders of slots,
+and gives way to that of filling, with fewer rises, where this is cheaper.
 
 `plans_by_repair` plans job after job so, in the order of deadlines first. A job that finds no room moves half of its
 way to the front, and all are planned anew: what fails is what is hard ("squeaky wheel" optimisation, Joslin and
@@ -43,10 +43,11 @@ def cheapest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> 
         if plan is None:
             return None
         followed = filling.carried_on(plan, job, profile.times[0], filling.slot_seconds)
-        late = filling.slot_seconds * _risen(plan, job)
-        if followed.met and needed >= least + late:
+        with_late_rises = least + filling.slot_seconds * _risen(plan, job)
+        if followed.met and needed >= with_late_rises:
             return followed
-        needed = least + late + filling.lost_by_restarts(plan, job)
+        missing = 0.0 if followed.met else filling.lost_by_restarts(plan, job)
+        needed = max(needed + missing, with_late_rises)
     return None
 
 
@@ -58,7 +59,7 @@ def plans_by_repair(
     for _ in range(rounds):
         left, plans = free.copy(), dict[int, JobPlan]()
         for j in places:
-            plan = cheapest_share(filling, left, jobs[j])
+            plan = _share(filling, left, jobs[j])
             if plan is None:
                 break
             left.take(plan)
@@ -69,6 +70,25 @@ def plans_by_repair(
         if failed == 0:
             return None
         places.insert(failed - max(1, failed // 2), places.pop(failed))
+    return None
+
+
+def _share(filling: Filling, free: FreeProfile, job: DeadlineJob) -> JobPlan | None:
+    """The cheaper one of the plan by steps and that of filling, both with time for rises that come late."""
+    found = [cheapest_share(filling, free, job)]
+    if filling.slot_seconds:
+        found.append(_filled(filling, free, job))
+    return min((plan for plan in found if plan), key=lambda plan: plan.gpu_seconds(plan.end), default=None)
+
+
+def _filled(filling: Filling, free: FreeProfile, job: DeadlineJob) -> JobPlan | None:
+    """The minimum share that meets the deadline though rises come late; None where there is none."""
+    needed = job.work
+    for _ in range(_TRIES):
+        plan = filling.minimum_share(free, DeadlineJob(job.curve, needed, job.deadline, job.held, job.starting))
+        reserved, needed = needed, job.work + filling.slot_seconds * _risen(plan, job)
+        if not plan.met or reserved >= needed:
+            return plan if plan.met else None
     return None
 
 
@@ -92,13 +112,18 @@ def _cheapest(filling: Filling, profile: FreeProfile, job: DeadlineJob, work: fl
             levels.insert(i, levels[i])
             i += 1
         levels[i] = level
-        # what rounding leaves of the work is no more of it
-        planned = DeadlineJob(job.curve, work - job.work * _SPARE / 2, deadline)
-        ends = [*starts[1:], deadline]
-        plan = Filling().walk(planned, starts, ends, levels)
-        plan.end = ends[bisect_left(ends, plan.real_end, 0, count)]
-        return plan
+        return _planned(starts, levels, deadline)
     return None
+
+
+def _planned(starts: list[float], levels: list[int], deadline: float) -> JobPlan:
+    """The plan of these levels from these times on, until the last GPUs are given back or the deadline."""
+    changes = [k for k, level in enumerate(levels) if not k or level != levels[k - 1]]
+    starts, gpus, end = [starts[k] for k in changes], [levels[k] for k in changes], deadline
+    if not gpus[-1]:
+        end = starts.pop()
+        gpus.pop()
+    return JobPlan(starts, gpus, end, end, True, end)
 
 
 def _risen(plan: JobPlan, job: DeadlineJob) -> float:

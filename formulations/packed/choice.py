@@ -41,7 +41,7 @@ _PROVEN = 1e-7
 class AmongPairs(Among):
     """The optima of a packed program, of which `best` is one."""
 
-    program: ClassPairs
+    polytope: ClassPairs
 
     def of_sum(self, gains: Floats) -> Choice:
         """Every throughput counts in a sum with positive gains."""
@@ -53,7 +53,7 @@ class AmongPairs(Among):
 
     def of_level(self, objective: Threshold) -> Choice:
         """The efficient optimum; the one at hand should no better one be found."""
-        program = self.program
+        program = self.polytope
         level = objective.level(program.throughput(self.best.shares))
         best = Choice(self.best.shares, gap_of_level(program, objective, self.best))
         if best.efficiency_gap > _PROVEN:

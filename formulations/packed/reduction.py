@@ -71,7 +71,7 @@ class PackedReduction(Reduction):
 
     def among(self, best: Certificate) -> Among:
         """In times alone and beside groups."""
-        return AmongPairs(self.program, best, self.program)
+        return AmongPairs(self.program, best)
 
     def residual(self) -> ResidualProgram | WholeProgram:
         """All of it: what ends a level may be company instead of capacity, when the time of somebody's partners is used

@@ -41,11 +41,11 @@ class _ClosedForm(Method[Answer]):
             level = objective.bound(polytope.counts * cost, float(polytope.capacity[0]))
             if objective.worse(level, easiest) == level:
                 return Answer((objective.demand(level) / fastest)[:, None], cost, np.ones(1))
-        shares = fitting_shares(polytope, np.minimum(objective.demand(easiest), fastest))
+        shares = _fitting_shares(polytope, np.minimum(objective.demand(easiest), fastest))
         return Answer(shares, objective.held_alone(fastest) / polytope.counts, np.zeros(M))
 
 
-def fitting_shares(polytope: Polytope, demand: Floats) -> Floats:
+def _fitting_shares(polytope: Polytope, demand: Floats) -> Floats:
     """(N, M) shares that yield the `demand` (N,), which a job's fastest type can meet.
 
     NotAcceptedError where none of the points that are tried fits.

@@ -17,7 +17,7 @@ undecided. The choice is part of the policy:
     Types on which every job is as fast are one type to the program, and shares are split over them as their GPUs are.
 
     What it depends on: not at all on the order of jobs and types, as both are put into an order that their figures
-    determine (types that have as many GPUs and the same rates, up to the units of the jobs, may swap their shares).
+    determine.
     Another unit of throughput or of GPUs changes the rounding of the program, and the choice is resolved to a gap of
     1e-13 only: shares then agree within 2e-4, mostly within 1e-8, and each job's throughput within 1e-6 of its fastest
     (1e-5 where weights span decades or a type has next to no GPUs). A sum of logarithms is flat at its optimum: a gap

@@ -119,12 +119,10 @@ def test_small_programs_by_enumeration(drawn: LeaseProgram, method: str, alike: 
         program = replace(program, value=np.where(drawn.job == 0, 1000.0, 1.0) * drawn.value / 10.0)
     kept, objective = enumerated(program)
     for tie_break in ("urgent", "solver"):
-        found = solve_leases(program, method, tie_break=tie_break)
-        assert program.check(found.option, found.schedule) == ""
-        if method == "cbc" and found.status != "optimal":
-            # of the same program CBC says so once in a thousand times, on a busy machine
-            continue
+        # a machine may stall for longer than the usual limit
+        found = solve_leases(program, method, tie_break=tie_break, time_limit_seconds=60.0)
         assert found.status == "optimal" or uneven
+        assert program.check(found.option, found.schedule) == ""
         assert int((found.option >= 0).sum()) == kept
         assert found.objective == pytest.approx(objective, abs=1e-6)
         assert objective - 1e-6 <= found.bound <= objective + 0.5 * abs(program.weight) + 1e-6

@@ -27,15 +27,16 @@ def scale_as_published(
     # whose next level may fit: what is free now only gets less
     open_yet = set(listed) if profile.free[0] else set()
     while open_yet:
+        found: dict[int, JobPlan | None] = {}
         for j in open_yet:
-            scores[j] = _score(filling, profile, jobs[j], plans[j])
+            scores[j], found[j] = _scored(filling, profile, jobs[j], plans[j])
         open_yet = {j for j in open_yet if scores[j] > -inf}
         listed.sort(key=scores.__getitem__, reverse=True)
         best = next((j for j in listed if j in open_yet), None)
         if best is None:
             break
-        level = next_level(profile, jobs[best], plans[best])
-        scaled = filling.minimum_share(profile.without(plans[best]), jobs[best], level)
+        scaled = found[best] or _next_plan(filling, profile, jobs[best], plans[best])
+        assert scaled is not None
         passed_ends.add(plans[best].end)
         profile.give(plans[best])
         profile.take(scaled)
@@ -46,12 +47,22 @@ def scale_as_published(
     return listed, passed_ends
 
 
-def _score(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> float:
-    """What the next level costs in GPU time per GPU; inf for a job without GPUs, -inf where it does not fit."""
-    held, level = plan.gpus[0], next_level(profile, job, plan)
-    if level is None:
-        return -inf
+def _scored(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> tuple[float, JobPlan | None]:
+    """What the next level costs in GPU time per GPU, and the plan with it.
+
+    inf and no plan yet for a job without GPUs, -inf where the level does not fit.
+    """
+    held = plan.gpus[0]
     if not held:
-        return inf
-    scaled = filling.minimum_share(profile.without(plan), job, level)
-    return (scaled.gpu_seconds(scaled.charged_until) - plan.gpu_seconds(plan.charged_until)) / (level - held)
+        return (-inf if next_level(profile, job, plan) is None else inf), None
+    scaled = _next_plan(filling, profile, job, plan)
+    if scaled is None:
+        return -inf, None
+    more = scaled.gpu_seconds(scaled.charged_until) - plan.gpu_seconds(plan.charged_until)
+    return more / (scaled.gpus[0] - held), scaled
+
+
+def _next_plan(filling: Filling, profile: FreeProfile, job: DeadlineJob, plan: JobPlan) -> JobPlan | None:
+    """The plan of a job with its next level now; None where that does not fit."""
+    level = next_level(profile, job, plan)
+    return None if level is None else filling.minimum_share(profile.without(plan), job, level)
