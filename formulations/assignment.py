@@ -126,7 +126,7 @@ def _gangs(p: Floats, F: Ints, s: Ints, precision: float) -> tuple[Ints, Ints, f
     rows = RowBuilder(len(job))
     rows.add(len(p), [(job, each, 1.0)], 1.0, 1.0)
     rows.add(int(positions.sum()), [(slot, each, s[job])], -np.inf, np.repeat(F, positions))
-    program = rows.program(cost, np.zeros(len(job)), np.ones(len(job)), np.ones(len(job), dtype=bool))
+    program = rows.program(cost, 0.0, 1.0, True)
 
     # the longest per GPU are at the end of the line
     order = np.argsort(-(p.min(axis=1) / s), kind="stable")

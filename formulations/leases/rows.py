@@ -153,7 +153,7 @@ def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedPro
     lower = np.zeros(J)
     lower[jobs] = asked[:, 0] > 0
     upper = (taken & (program.gpus <= program.capacity[0])).astype(np.float64)
-    return rows.program(program.ranks(option).astype(np.float64), lower, upper, np.ones(J, dtype=np.bool_))
+    return rows.program(program.ranks(option).astype(np.float64), lower, upper, True)
 
 
 def _asked(needed: Ints, due: Ints, n_slots: int) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -169,7 +169,7 @@ class _Search:
 
     def _by_rule(self, option: Ints, first_gpus: int) -> _Schedule | None:
         """A schedule by rule, once demands say who is to run in slot 0; None where the rule finds none."""
-        columns = self._optimise(first_slot(self.program, option, first_gpus), presolve=False).columns
+        columns = self._optimise(first_slot(self.program, option, first_gpus), presolve="off").columns
         schedule = None if columns is None else slot_by_slot(self.program, option, columns > 0.5)
         return None if schedule is None else (option, schedule)
 
@@ -177,13 +177,13 @@ class _Search:
         """Take over a bound on the objective of schedules that keep as many jobs as `option`."""
         self.bound = min(self.bound, -answer.bound - keep * int((option >= 0).sum()))
 
-    def _optimise(self, mixed: MixedProgram, keep: float = 0.0, *, presolve: bool = True) -> LinearAnswer:
+    def _optimise(self, mixed: MixedProgram, keep: float = 0.0, **search: Any) -> LinearAnswer:
         # the gap is one of the objective without what keeping jobs counts
         gap = self.step / self.most if self.relative_gap is None else self.relative_gap
         gap *= self.most / (self.most + keep * self.program.n_jobs)
         stop = StopRule(gap, seconds=self.until - perf_counter())
         try:
-            answer = solve_mixed(mixed, self.method, stop, presolve=presolve)
+            answer = solve_mixed(mixed, self.method, stop, **search)
         except RuntimeError as error:
             answer = LinearAnswer(None, -np.inf, str(error))
         self.note = answer.note

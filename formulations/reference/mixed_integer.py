@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.reference.stopping import StopRule
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import dot
 
 TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -24,9 +24,6 @@ _LARGEST_COST = 1e6
 """Larger coefficients of an objective are scaled down to this, as solvers' tolerances are absolute."""
 
 _WHOLE_TOLERANCE = 1e-6
-
-_KEPT = 1e-6
-"""By so much a point that CBC has written with eight digits may violate rows that it keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +143,10 @@ class RowBuilder:
         matrix = csr_matrix(entries, shape=(self.count, self.n_columns))
         return matrix, np.concatenate(self.lower), np.concatenate(self.upper)
 
-    def program(self, cost: Floats, lower: Floats, upper: Floats, whole: Flags) -> MixedProgram:
+    def program(self, cost: Floats, lower: ArrayLike, upper: ArrayLike, whole: ArrayLike) -> MixedProgram:
         """The program of all rows collected."""
-        return MixedProgram(cost, lower, upper, whole, *self.collected)
+        matrix, least, most = self.collected
+        return MixedProgram.of(matrix, cost, (least, most), lower=lower, upper=upper, whole=whole)
 
 
 class Highs:
@@ -171,21 +169,14 @@ class Highs:
 
         self._highs: Any = highspy
         self.whole = bool(program.whole.any())
-        R, C = program.matrix.shape
-        model: Any = highspy.HighsLp()
-        model.num_row_, model.num_col_ = R, C
-        model.sense_ = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
-        model.col_cost_, model.col_lower_, model.col_upper_ = program.cost, program.lower, program.upper
-        model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.num_row_, model.a_matrix_.num_col_ = R, C
-        model.a_matrix_.start_, model.a_matrix_.index_ = program.matrix.indptr, program.matrix.indices
-        model.a_matrix_.value_ = program.matrix.data
-        if self.whole:
-            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-            model.integrality_ = [kinds[int(each)] for each in program.whole]
         self.solver = new_solver(options or {})
-        self._accepted(self.solver.passModel(model), "model")
+        matrix, (R, C) = program.matrix, program.matrix.shape
+        sense = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
+        sizes = C, R, matrix.nnz, int(highspy.MatrixFormat.kRowwise), int(sense), 0.0
+        limits = program.lower, program.upper, program.row_lower, program.row_upper
+        entries = matrix.indptr, matrix.indices, matrix.data
+        status = self.solver.passModel(*sizes, program.cost, *limits, *entries, program.whole.astype(np.int32))
+        self._accepted(status, "model")
 
     def solve(
         self,
@@ -203,7 +194,8 @@ class Highs:
         stop : no limit when omitted.
         start : columns to start from.
         relaxed : without the demand for whole variables.
-        presolve, most_nodes : options of HiGHS, from now on.
+        presolve, most_nodes : options of HiGHS, from now on; to presolve costs more than it saves on few rows that
+            hold most columns each.
         """
         solver, statuses = self.solver, self._highs.HighsModelStatus
         if start is not None:
@@ -296,9 +288,9 @@ class Cbc:
 
     CBC's preprocessing of whole columns may, in version 2.10, fix them wrongly and end "optimal" beside the optimum
     (tests/formulations/test_leases.py has such a program), or at a point that does not keep the rows
-    (tests/formulations/test_columns.py); without it CBC crashes where there is no point at all. So a program with
-    whole columns for which it found a point is solved again without, and the better point that keeps the rows counts;
-    it is proven where that second search has proven it.
+    (tests/formulations/test_columns.py); without it CBC crashes where there is no point at all. So programs with whole
+    columns are solved without, and once more with it where that finds nothing; a point of this second search is
+    unproven.
 
     Parameters
     ----------
@@ -313,32 +305,41 @@ class Cbc:
 
     def solve(self, stop: StopRule | None = None, *, relaxed: bool = False, **_: Any) -> LinearAnswer:
         """What CBC finds; it takes no start, and presolves as it likes."""
-        stop, program = stop or StopRule(), self.program
-        whole = program.whole & (not relaxed)
+        stop, whole = stop or StopRule(), self.program.whole & (not relaxed)
+        until = perf_counter() + stop.seconds
+        if not whole.any():
+            return self._search(whole, stop)
+        try:
+            found = self._search(whole, stop, "preprocess off")
+        except RuntimeError as error:
+            found = LinearAnswer(None, math.inf, str(error))
+        if found.columns is not None:
+            return found
+        found = self._search(whole, replace(stop, seconds=until - perf_counter()))
+        return found if found.columns is None else replace(found, proven=False, bound=-math.inf)
+
+    def _search(self, whole: Flags, stop: StopRule, *more: str) -> LinearAnswer:
+        """One search; RuntimeError where CBC fails."""
+        program, matrix = self.program, self.program.matrix
         with warnings.catch_warnings():
             # PuLP 3 announces PuLP 4, which the pinned range excludes
             warnings.simplefilter("ignore", DeprecationWarning)
             import pulp
 
             model = pulp.LpProblem("program", pulp.LpMaximize if program.maximise else pulp.LpMinimize)
-            kinds = np.where(whole, "Integer", "Continuous")
-            columns = zip(program.lower.tolist(), program.upper.tolist(), kinds, strict=True)
+            kinds = np.where(whole, "Integer", "Continuous").tolist()
+            limits = zip(program.lower.tolist(), program.upper.tolist(), kinds, strict=True)
             x = [
-                pulp.LpVariable(f"x{at}", least, None if math.isinf(most) else most, str(kind))
-                for at, (least, most, kind) in enumerate(columns)
+                pulp.LpVariable(f"x{at}", least, None if math.isinf(most) else most, kind)
+                for at, (least, most, kind) in enumerate(limits)
             ]
             model += pulp.lpSum(float(value) * x[at] for at, value in enumerate(program.cost) if value)
-            matrix, of_row = program.matrix, []
+            of_row = []
             limits = zip(program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
             for row, (least, most) in enumerate(limits):
                 entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
                 terms = zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
                 total = pulp.LpAffineExpression([(x[at], value) for at, value in terms])
-                if not len(total):
-                    if least > 0 or most < 0:
-                        note = "a row without entries cannot be kept"
-                        return LinearAnswer(None, math.inf, note, infeasible=True, proven=True)
-                    continue
                 kept = [total == most] if least == most else []
                 if least < most < math.inf:
                     kept.append(total <= most)
@@ -348,29 +349,23 @@ class Cbc:
                     model += limit
                     of_row.append(row)
             # a name and its value are one option for PuLP: each gets one hyphen
-            given = [f"{name} {value}" for name, value in self.options.items()]
-            until = perf_counter() + stop.seconds
-
-            def search(*more: str) -> LinearAnswer:
-                rest = replace(stop, seconds=until - perf_counter()).for_cbc()
-                try:
-                    model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
-                except pulp.PulpSolverError as error:
-                    raise RuntimeError(f"CBC failed: {error}") from error
-                return self._read(model, x, np.array(of_row, dtype=np.int64), stop, linear=not whole.any())
-
-            found = search()
-            if found.columns is None or not whole.any():
-                return found
-            again = search("preprocess off")
-        if again.columns is None:
-            return replace(found, proven=False, bound=-math.inf)
-        sign = -1.0 if program.maximise else 1.0
-        kept_too = program.violation(found.columns) <= max(_KEPT, program.violation(again.columns))
-        first_is_better = sign * dot(program.cost, found.columns) < sign * dot(program.cost, again.columns)
-        better = found if kept_too and first_is_better else again
-        bound = self._bound(better.columns, stop) if again.proven else -math.inf
-        return replace(better, proven=again.proven, bound=bound)
+            options = [*(f"{name} {value}" for name, value in self.options.items()), *more]
+            try:
+                model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=options, **stop.for_cbc()))
+            except pulp.PulpSolverError as error:
+                raise RuntimeError(f"CBC failed: {error}") from error
+            multipliers = [constraint.pi or 0.0 for constraint in model.constraints.values()]
+        note = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+        if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            none = model.status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded)
+            return LinearAnswer(None, math.inf if none else -math.inf, note, infeasible=none, proven=none)
+        duals = np.bincount(of_row, multipliers, minlength=len(program.row_lower)).astype(np.float64)
+        point = np.array([variable.value() or 0.0 for variable in x])
+        bound, proven = dot(program.cost, point), model.sol_status == pulp.LpSolutionOptimal
+        if whole.any():
+            # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
+            bound += (1.0 if program.maximise else -1.0) * stop.distance(bound)
+        return LinearAnswer(point, bound if proven else -math.inf, note, None if whole.any() else duals, proven=proven)
 
     def set_cost(self, cost: Floats) -> None:
         """Another objective."""
@@ -395,26 +390,6 @@ class Cbc:
             maximise=program.maximise,
         )
 
-    def _read(self, model: Any, x: list[Any], of_row: Ints, stop: StopRule, *, linear: bool) -> LinearAnswer:
-        """What PuLP has read of CBC's answer; `of_row` says which row each of its constraints belongs to."""
-        import pulp
-
-        note = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
-        if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-            none = model.status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded)
-            return LinearAnswer(None, math.inf if none else -math.inf, note, infeasible=none, proven=none)
-        multipliers = [constraint.pi or 0.0 for constraint in model.constraints.values()]
-        duals = np.bincount(of_row, multipliers, minlength=len(self.program.row_lower)).astype(np.float64)
-        point = np.array([variable.value() or 0.0 for variable in x])
-        proven = model.sol_status == pulp.LpSolutionOptimal
-        bound = self._bound(point, stop, linear=linear) if proven else -math.inf
-        return LinearAnswer(point, bound, note, duals if linear else None, proven=proven)
-
-    def _bound(self, point: Any, stop: StopRule, *, linear: bool = False) -> float:
-        """CBC tells PuLP no bound; within its gap is what it says when it stops by itself."""
-        cost = dot(self.program.cost, point)
-        return cost if linear else cost - (-1.0 if self.program.maximise else 1.0) * stop.distance(cost)
-
 
 MODELS: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}
 """Solvers by name."""
@@ -422,39 +397,23 @@ MODELS: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}
 _SEEDS: dict[str, dict[str, Any]] = {"highs": {"random_seed": 0}, "cbc": {"randomCbcSeed": "1"}}
 
 
-def solve_mixed(
-    program: MixedProgram,
-    solver: str,
-    stop: StopRule,
-    *,
-    start: Floats | None = None,
-    most_nodes: int | None = None,
-    presolve: bool = True,
-) -> LinearAnswer:
-    """Solve with "highs" or "cbc", on one thread.
+def solve_mixed(program: MixedProgram, solver: str, stop: StopRule, **search: Any) -> LinearAnswer:
+    """Solve with "highs" or "cbc", on one thread; `search` are arguments of `Highs.solve`.
 
-    HiGHS may be given a solution to start from and a limit of nodes, and may go without `presolve`, which costs more
-    than it saves on few rows that hold most columns each. Costs that are too large for a solver in double precision are
-    scaled down with the absolute gap, and the bound is scaled back.
+    Costs that are too large for a solver in double precision are scaled down with the absolute gap, and bound and
+    multipliers are scaled back.
     """
-    scale, scaled = _scaled(program)
+    scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
     stop = replace(stop, absolute_gap=stop.absolute_gap / scale)
-    model = MODELS[solver](scaled, _SEEDS[solver])
-    answer = model.solve(stop, start=start, presolve=None if presolve else "off", most_nodes=most_nodes)
-    return replace(answer, bound=answer.bound * scale)
-
-
-def solve_linear(program: MixedProgram) -> LinearAnswer:
-    """Solve without the demand for whole variables, in HiGHS; with the multipliers of the rows."""
-    scale, scaled = _scaled(program)
-    answer = Highs(replace(scaled, whole=np.zeros_like(program.whole)), _SEEDS["highs"]).solve()
+    model = MODELS[solver](replace(program, cost=program.cost / scale), _SEEDS[solver])
+    answer = model.solve(stop, **search)
     duals = None if answer.row_duals is None else answer.row_duals * scale
     return replace(answer, bound=answer.bound * scale, row_duals=duals)
 
 
-def _scaled(program: MixedProgram) -> tuple[float, MixedProgram]:
-    scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
-    return scale, replace(program, cost=program.cost / scale)
+def solve_linear(program: MixedProgram) -> LinearAnswer:
+    """Solve without the demand for whole variables, in HiGHS; with the multipliers of the rows."""
+    return solve_mixed(replace(program, whole=np.zeros_like(program.whole)), "highs", StopRule(seconds=math.inf))
 
 
 def at_vertex(program: MixedProgram, columns: Floats, n_columns: int) -> Floats | None:
