@@ -7,6 +7,7 @@ So what an option asks beyond the next later one is a coefficient, and which slo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,9 @@ class LeaseRows:
     Attributes
     ----------
     program : what is stated.
-    options : (P,) options that have a column u; those of a job by ascending deadline.
+    options : (P,) options that have a column u; those of a job by ascending deadline. of, due : (P,) their jobs, and
+        the slots before their deadlines.
+    last : position of the last option of each job that has one. follows : (F,) those of all others.
     keep : what keeping a job counts on top of its value, where jobs may be dropped; else 0, and all have one that can.
     job, slot : (X,) of the columns x of schedules: slots up to the last possible deadline of each job.
     widths : (W,) numbers of GPUs, ascending.
@@ -31,12 +34,10 @@ class LeaseRows:
         self.program, J, T = program, program.n_jobs, program.n_slots
         options = np.flatnonzero(program.possible)
         self.options = options[np.lexsort((program.deadline[options], program.job[options]))]
-        self.P, self.of = len(options), program.job[self.options]
-        self.due = np.clip(program.deadline[self.options], 0, T)
-        self.last = np.append(self.of[1:] != self.of[:-1], True)
-        self.follows = np.flatnonzero(~self.last)
+        self.of, self.due = program.job[self.options], np.clip(program.deadline[self.options], 0, T)
+        self.P, is_last = len(options), np.append(self.of[1:] != self.of[:-1], True)
+        self.last, self.follows = np.flatnonzero(is_last), np.flatnonzero(~is_last)
         self.keep = program.keep_bonus if may_drop else 0.0
-        self.least = np.where(self.last, 0.0 if may_drop else 1.0, 0.0)
         until = np.zeros(J, dtype=np.int64)
         until[self.of[self.last]] = self.due[self.last]
         self.job, self.slot = np.nonzero(np.arange(T) < until[:, None])
@@ -56,24 +57,21 @@ class LeaseRows:
         schedule[self.job, self.slot] = columns[self.P :] > 0.5
         return schedule
 
-    def _steps(self, figures: Floats | Ints) -> Floats | Ints:
+    def _steps(self, figures: Any) -> Any:
         """(P, ...) what each u adds: the figure of its option less that of the next later one of the job."""
         steps = figures.copy()
         steps[self.follows] -= figures[self.follows + 1]
         return steps
 
-    def _program(
-        self, rows: RowBuilder, first_gpus: Ints, most: Floats | Ints, whole: Flags | bool = True
-    ) -> MixedProgram:
+    def _program(self, rows: RowBuilder, first_gpus: Ints, most: Floats, whole: Flags | bool = True) -> MixedProgram:
         """The program of rows; columns behind u take so many GPUs of slot 0 and are at most so large."""
-        follows, within = self.follows, np.arange(len(self.follows))
-        rows.add(len(follows), [(within, follows, 1.0), (within, follows + 1, -1.0)], -np.inf, 0.0)
+        within = np.arange(len(self.follows))
+        rows.add(len(within), [(within, self.follows, 1.0), (within, self.follows + 1, -1.0)], -np.inf, 0.0)
         worth = self.program.option_values[self.options] + self.keep
-        lower = np.concatenate([self.least, np.zeros(len(most))])
-        upper = np.concatenate([np.ones(self.P), most])
         cost = np.concatenate([-self._steps(worth), -self.program.weight * first_gpus])
-        flags = np.ones(len(cost), dtype=np.bool_)
-        flags[self.P :] = whole
+        lower, upper, flags = np.zeros(len(cost)), np.ones(len(cost)), np.ones(len(cost), dtype=np.bool_)
+        lower[self.last] = self.keep == 0
+        upper[self.P :], flags[self.P :] = most, whole
         return rows.program(cost, lower, upper, flags)
 
     def demands(self) -> MixedProgram:
@@ -86,49 +84,46 @@ class LeaseRows:
         begin at slot 0, so the tightest set of slots is a prefix). In general they are a relaxation.
         """
         program, widths, T = self.program, self.widths, self.program.n_slots
-        more = self._steps(_asked(program.needed[self.of], self.due, T))
-        W, kept = len(widths), np.flatnonzero(self.last)
-        rows = RowBuilder(self.P + W)
-        in_first = self.P + np.arange(W)
-        rows.add(1, [(np.zeros(W, dtype=np.intp), in_first, widths)], -np.inf, program.capacity[:1])
-        rows.add(W, [(np.arange(W), in_first, 1.0), (self.width_of[self.of[kept]], kept, -1.0)], -np.inf, 0.0)
-        for width, gangs in _gangs(program, self.of):
-            asked = more * gangs[:, None]
-            row, slot = np.nonzero(asked)
-            block = (slot, row, asked[row, slot])
+        W = len(widths)
+        rows, in_first = RowBuilder(self.P + W), self.P + np.arange(W)
+        rows.add(1, [(0, in_first, widths)], -np.inf, program.capacity[:1])
+        rows.add(W, [(np.arange(W), in_first, 1.0), (self.width_of[self.of[self.last]], self.last, -1.0)], -np.inf, 0.0)
+        for width, asked in _asked_gangs(program, self.options):
+            more = self._steps(asked)
+            row, slot = np.nonzero(more)
+            block = (slot, row, more[row, slot])
             room = np.cumsum(program.capacity // width)
             rows.add(T, [block], -np.inf, room)
             if width == 1:
                 # without the GPUs of slot 0 that stay idle
-                slots = np.arange(T)[:, None]
-                rows.add(T, [block, (slots, in_first, -widths)], -np.inf, room - program.capacity[0])
-        return self._program(rows, widths, np.bincount(self.width_of, minlength=W))
+                idle = (np.arange(T)[:, None], in_first, -widths)
+                rows.add(T, [block, idle], -np.inf, room - program.capacity[0])
+        return self._program(rows, widths, np.bincount(self.width_of))
 
-    def stated(self, near: Floats | None = None) -> MixedProgram:
+    def stated(self, near: Ints | None = None) -> MixedProgram:
         """The rows of `LeaseProgram`, with at most one option of a job if jobs may be dropped: columns u, then (X,).
 
         Jobs of one GPU are left continuous in the slots: once options and wider jobs are settled, what remains is a
-        transportation problem, all of whose vertices are whole. With `near`, (P,) columns u, two options of each job at
-        most: the one chosen there, and the next later one.
+        transportation problem, all of whose vertices are whole. With `near`, options (J,), those of a job that are due
+        before the one chosen there have no column.
         """
         program, J, T = self.program, self.program.n_jobs, self.program.n_slots
         job, slot, X = self.job, self.slot, self.P + np.arange(len(self.job))
-        kept = np.flatnonzero(self.last)
-        whole = np.zeros(J, dtype=np.int64)
-        whole[self.of[kept]] = kept
         rows = RowBuilder(self.P + len(job))
         rows.add(T, [(slot, X, program.gpus[job])], -np.inf, program.capacity)
-        rows.add(J, [(job, X, 1.0), (self.of[kept], kept, -program.needed[self.of[kept]])], 0.0, 0.0)
+        kept = np.zeros(J, dtype=np.int64)
+        kept[self.of[self.last]] = self.last
+        leases = (self.of[self.last], self.last, -program.needed[self.of[self.last]])
+        rows.add(J, [(job, X, 1.0), leases], 0.0, 0.0)
         # none of the options that are due by then
         due = np.searchsorted(self.of * (T + 1) + self.due, job * (T + 1) + slot, side="right") - 1
         late = np.flatnonzero((due >= 0) & (self.of[due] == job))
         within = np.arange(len(late))
-        links = [(within, X[late], 1.0), (within, due[late], 1.0), (within, whole[job[late]], -1.0)]
+        links = [(within, X[late], 1.0), (within, due[late], 1.0), (within, kept[job[late]], -1.0)]
         rows.add(len(late), links, -np.inf, 0.0)
         mixed = self._program(rows, program.gpus[job] * (slot == 0), np.ones(len(job)), program.gpus[job] > 1)
         if near is not None:
-            mixed.upper[: self.P], later = near, self.follows + 1
-            mixed.lower[later] = np.maximum(mixed.lower[later], near[self.follows])
+            mixed.upper[: self.P] = (near >= 0)[self.of] & (self.due >= program.deadline[near][self.of])
         return mixed
 
 
@@ -137,33 +132,24 @@ def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedPro
 
     What a job has not done in slot 0 is asked of the slots that follow.
     """
-    J, T = program.n_jobs, program.n_slots
-    taken = option >= 0
-    jobs = np.flatnonzero(taken)
-    asked = _asked(program.needed[jobs], np.clip(program.deadline[option[jobs]], 0, T), T)
-    rows = RowBuilder(J)
+    jobs = np.flatnonzero(option >= 0)
+    rows = RowBuilder(program.n_jobs)
     least, most = (first_gpus, first_gpus) if program.weight else (-np.inf, program.capacity[0])
-    rows.add(1, [(np.zeros(J, dtype=np.intp), np.arange(J), program.gpus)], least, most)
-    for width, gangs in _gangs(program, jobs):
+    rows.add(1, [(0, np.arange(program.n_jobs), program.gpus)], least, most)
+    lower, upper = np.zeros(program.n_jobs), (option >= 0) & (program.gpus <= program.capacity[0])
+    lower[jobs] = program.needed[jobs] >= np.minimum(program.deadline[option[jobs]], program.n_slots)
+    for width, asked in _asked_gangs(program, option[jobs]):
         fits = program.capacity // width
-        short = (gangs[:, None] * asked).sum(axis=0) - (np.cumsum(fits) - fits[0])
-        binding = np.flatnonzero(short > 0)
-        slot, row = np.nonzero((asked[:, binding] > 0).T & (gangs > 0))
-        rows.add(len(binding), [(slot, jobs[row], gangs[row])], short[binding], np.inf)
-    lower = np.zeros(J)
-    lower[jobs] = asked[:, 0] > 0
-    upper = (taken & (program.gpus <= program.capacity[0])).astype(np.float64)
+        short = asked.sum(axis=0) - (np.cumsum(fits) - fits[0])
+        row, slot = np.nonzero((asked > 0) & (short > 0))
+        rows.add(len(short), [(slot, jobs[row], program.gpus[jobs[row]] // width)], short, np.inf)
     return rows.program(program.ranks(option).astype(np.float64), lower, upper, True)
 
 
-def _asked(needed: Ints, due: Ints, n_slots: int) -> Ints:
-    """(R, T) leases that are among the first 1 to T slots in any case."""
-    slots = np.arange(1, n_slots + 1)
-    asked: Ints = np.clip(needed[:, None] - np.maximum(due[:, None] - slots, 0), 0, slots)
-    return asked
-
-
-def _gangs(program: LeaseProgram, jobs: Ints) -> Iterator[tuple[int, Ints]]:
-    """For each width w, the whole w-fold gangs in a gang of some jobs; 0 for those that are narrower."""
+def _asked_gangs(program: LeaseProgram, options: Ints) -> Iterator[tuple[int, Ints]]:
+    """For each width w, (R, T) how many w-fold gangs options ask for among the first 1 to T slots in any case."""
+    job, slots = program.job[options], np.arange(1, program.n_slots + 1)
+    due = np.clip(program.deadline[options], 0, program.n_slots)[:, None]
+    leases = np.clip(program.needed[job][:, None] - np.maximum(due - slots, 0), 0, slots)
     for width in np.unique(program.gpus).tolist():
-        yield width, program.gpus[jobs] // width
+        yield width, leases * (program.gpus[job] // width)[:, None]

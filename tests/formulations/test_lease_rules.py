@@ -77,12 +77,12 @@ def test_the_order_of_the_greedy(program: LeaseProgram, schedule: list[list[int]
     assert (option >= 0).tolist() == [any(row) for row in schedule]
 
 
-def test_who_has_most_leases_left_comes_first() -> None:
-    """Slots 3, 2 and 1 of two GPUs, from the last one on: wide gangs first would give slot 3 to the second job."""
-    program = program_of("1x2<4 2x1<4", "0 2 2 2")
+def test_of_one_width_who_has_most_leases_left_comes_first() -> None:
+    """Slots 3, 2 and 1 of one GPU, from the last one on."""
+    program = program_of("1x1<4 1x2<4", "0 1 1 1")
     schedule = slot_by_slot(program, np.arange(2), np.zeros(2, dtype=np.bool_))
     assert schedule is not None
-    assert schedule.astype(int).tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
+    assert schedule.astype(int).tolist() == [[0, 0, 1, 0], [0, 1, 0, 1]]
 
 
 def test_who_needs_every_slot_that_is_left_comes_before_wide_gangs() -> None:
