@@ -6,7 +6,6 @@ So what an option asks beyond the next later one is a coefficient, and which slo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -51,6 +50,16 @@ class LeaseRows:
         option[self.program.job[chosen]] = chosen
         return option
 
+    def read_first(self, columns: Floats, option: Ints) -> Flags:
+        """(J,) who runs in slot 0: the most urgent, as far as the GPUs go that an answer to `demands` uses there."""
+        first, gpus = np.zeros(self.program.n_jobs, dtype=np.bool_), self.program.gpus
+        left = int((self.widths * np.rint(columns[self.P :])).sum())
+        for job in self.program.by_urgency(option).tolist():
+            if option[job] >= 0 and gpus[job] <= left:
+                first[job] = True
+                left -= int(gpus[job])
+        return first
+
     def read_schedule(self, columns: Floats) -> Flags:
         """(J, T) the schedule of an answer to `stated`."""
         schedule = np.zeros((self.program.n_jobs, self.program.n_slots), dtype=np.bool_)
@@ -78,26 +87,24 @@ class LeaseRows:
         """What options ask of the first slots, and how many jobs of each width run in slot 0: columns u, then (W,).
 
         An option with deadline D leaves ``max(D - a, 0)`` slots after the first a, so that ``n - max(D - a, 0)`` of the
-        job's leases, if that is positive, are among these. Over all jobs they cannot be more than the GPUs there; nor
-        can, for any w, the whole w-fold gangs that jobs of at least w GPUs hold be more than fit. Where slots have
-        equal numbers of GPUs and jobs one GPU, these rows are all there is to feasibility (the windows of all jobs
-        begin at slot 0, so the tightest set of slots is a prefix). In general they are a relaxation.
+        job's leases, if that is positive, are among these. Over all jobs they cannot be more than the GPUs there,
+        without those of slot 0 that stay idle; nor can, for any w, the whole w-fold gangs that jobs of at least w GPUs
+        hold be more than fit. Where slots have equal numbers of GPUs and jobs one GPU, these rows are all there is to
+        feasibility (the windows of all jobs begin at slot 0, so the tightest set of slots is a prefix). In general they
+        are a relaxation.
         """
-        program, widths, T = self.program, self.widths, self.program.n_slots
-        W = len(widths)
+        program, widths, (W, T) = self.program, self.widths, (len(self.widths), self.program.n_slots)
         rows, in_first = RowBuilder(self.P + W), self.P + np.arange(W)
         rows.add(1, [(0, in_first, widths)], -np.inf, program.capacity[:1])
         rows.add(W, [(np.arange(W), in_first, 1.0), (self.width_of[self.of[self.last]], self.last, -1.0)], -np.inf, 0.0)
-        for width, asked in _asked_gangs(program, self.options):
-            more = self._steps(asked)
+        slots, gpus = np.arange(1, T + 1), program.gpus[self.of]
+        asked = np.clip(program.needed[self.of][:, None] - np.maximum(self.due[:, None] - slots, 0), 0, slots)
+        for width in widths:
+            more = self._steps(asked * (gpus // width)[:, None])
             row, slot = np.nonzero(more)
-            block = (slot, row, more[row, slot])
-            room = np.cumsum(program.capacity // width)
-            rows.add(T, [block], -np.inf, room)
-            if width == 1:
-                # without the GPUs of slot 0 that stay idle
-                idle = (np.arange(T)[:, None], in_first, -widths)
-                rows.add(T, [block, idle], -np.inf, room - program.capacity[0])
+            in_slot_0 = (np.arange(T)[:, None], in_first, -(widths // width))
+            later = np.cumsum(program.capacity // width) - program.capacity[0] // width
+            rows.add(T, [(slot, row, more[row, slot]), in_slot_0], -np.inf, later)
         return self._program(rows, widths, np.bincount(self.width_of))
 
     def stated(self, near: Ints | None = None) -> MixedProgram:
@@ -125,31 +132,3 @@ class LeaseRows:
         if near is not None:
             mixed.upper[: self.P] = (near >= 0)[self.of] & (self.due >= program.deadline[near][self.of])
         return mixed
-
-
-def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedProgram:
-    """The program of least ranks in slot 0 with options (J,) and the GPUs of slot 0 held: columns (J,), who runs there.
-
-    What a job has not done in slot 0 is asked of the slots that follow.
-    """
-    jobs = np.flatnonzero(option >= 0)
-    rows = RowBuilder(program.n_jobs)
-    least, most = (first_gpus, first_gpus) if program.weight else (-np.inf, program.capacity[0])
-    rows.add(1, [(0, np.arange(program.n_jobs), program.gpus)], least, most)
-    lower, upper = np.zeros(program.n_jobs), (option >= 0) & (program.gpus <= program.capacity[0])
-    lower[jobs] = program.needed[jobs] >= np.minimum(program.deadline[option[jobs]], program.n_slots)
-    for width, asked in _asked_gangs(program, option[jobs]):
-        fits = program.capacity // width
-        short = asked.sum(axis=0) - (np.cumsum(fits) - fits[0])
-        row, slot = np.nonzero((asked > 0) & (short > 0))
-        rows.add(len(short), [(slot, jobs[row], program.gpus[jobs[row]] // width)], short, np.inf)
-    return rows.program(program.ranks(option).astype(np.float64), lower, upper, True)
-
-
-def _asked_gangs(program: LeaseProgram, options: Ints) -> Iterator[tuple[int, Ints]]:
-    """For each width w, (R, T) how many w-fold gangs options ask for among the first 1 to T slots in any case."""
-    job, slots = program.job[options], np.arange(1, program.n_slots + 1)
-    due = np.clip(program.deadline[options], 0, program.n_slots)[:, None]
-    leases = np.clip(program.needed[job][:, None] - np.maximum(due - slots, 0), 0, slots)
-    for width in np.unique(program.gpus).tolist():
-        yield width, leases * (program.gpus[job] // width)[:, None]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from formulations.core.solution import TOLERANCE
 from formulations.leases.packing import greedy_choice, slot_by_slot
 from formulations.leases.program import LeaseProgram
-from formulations.leases.rows import LeaseRows, first_slot
+from formulations.leases.rows import LeaseRows
 from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, at_vertex, solve_mixed
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
@@ -75,15 +75,15 @@ def solve_leases(
     """The best schedule that keeps all jobs; where there is none, the best of those that keep the most.
 
     What the options ask of the first slots, which is a small program, says which options to choose and how many GPUs to
-    use in slot 0, and a second one who runs there; where a schedule to that is found by rule, it is optimal. Otherwise
-    the program is solved as it is stated; if it is large, without options that are due before the ones chosen:
-    gangs that do not fit beside each other then leave a gap, of 0.1 % in trials.
+    use in slot 0. The most urgent jobs run there, as far as these go; where a schedule to that is found by rule, it is
+    optimal. Otherwise the program is solved as it is stated; if it is large, without options that are due before the
+    ones chosen: gangs that do not fit beside each other then leave a gap, of 0.1 % in trials.
 
-    Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
-    chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
-    (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the program. The choice
-    among options of equal value, in later slots, and where the rule finds no schedule, is that of the solver. "solver"
-    leaves all of it to the solver, as the published code does, and takes the program as it is stated.
+    Optimal schedules abound, and only slot 0 is carried out before there is another program. "urgent" is as described:
+    by least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the
+    program. The choice among options of equal value, in later slots, and where the rule finds no schedule, is that of
+    the solver. "solver" leaves all of it to the solver, as the published code does, and takes the program as it is
+    stated.
 
     Parameters
     ----------
@@ -145,10 +145,8 @@ class _Search:
                 return None, True
             if answer.columns is not None:
                 option = self._chosen(rows, answer)
-                first_gpus = int((rows.widths * np.rint(answer.columns[rows.P :])).sum())
-                first = self._optimise(first_slot(program, option, first_gpus), presolve="off").columns
-                schedule = None if first is None else slot_by_slot(program, option, first > 0.5)
-                if schedule is not None:
+                schedule = slot_by_slot(program, option, rows.read_first(answer.columns, option))
+                if schedule is not None and self.bound - self._objective(option, schedule) <= self.gap + _ROUNDING:
                     return (option, schedule), False
                 near = option if len(rows.job) > _LARGE else None
         stated = rows.stated(near)
@@ -170,9 +168,13 @@ class _Search:
         self.bound = min(self.bound, -answer.bound - rows.keep * int((option >= 0).sum()))
         return option
 
-    def _optimise(self, mixed: MixedProgram, **search: Any) -> LinearAnswer:
+    def _objective(self, option: Ints, schedule: Flags) -> float:
+        value, first_gpus = self.program.worth(option, schedule)
+        return value + self.program.weight * first_gpus
+
+    def _optimise(self, mixed: MixedProgram) -> LinearAnswer:
         try:
-            answer = solve_mixed(mixed, self.method, StopRule(0.0, self.gap, self.until - perf_counter()), **search)
+            answer = solve_mixed(mixed, self.method, StopRule(0.0, self.gap, self.until - perf_counter()))
         except RuntimeError as error:
             answer = LinearAnswer(None, -np.inf, str(error))
         self.note = answer.note
@@ -180,9 +182,7 @@ class _Search:
 
     def _solution(self, option: Ints, schedule: Flags, status: str = "") -> LeaseSolution:
         """What was found, with its status by the bound unless it has another one."""
-        program, bound = self.program, self.bound
-        value, first_gpus = program.worth(option, schedule)
-        objective = value + program.weight * first_gpus
+        bound, objective = self.bound, self._objective(option, schedule)
         if self.whole and bound - objective <= self.step + _ROUNDING:
             # objectives are multiples of twice the step
             bound = objective
