@@ -115,23 +115,16 @@ class RowBuilder:
     """Collects the entries of sparse rows, block by block."""
 
     def __init__(self, n_columns: int) -> None:
-        self.n_columns = n_columns
-        self.rows: list[Positions] = []
-        self.columns: list[Positions] = []
-        self.values: list[Floats] = []
-        self.lower: list[Floats] = []
-        self.upper: list[Floats] = []
-        self.count = 0
+        self.n_columns, self.count = n_columns, 0
+        self.entries: list[Any] = []
+        self.limits: list[Any] = []
 
     def add(self, n_rows: int, blocks: list[tuple[Any, Any, Any]], lower: Any, upper: Any) -> None:
         """Rows with entries of (row within the block, column, value), each of them broadcast against the others."""
         for rows, columns, values in blocks:
-            row, column, value = np.broadcast_arrays(rows, columns, values)
-            self.rows.append(row.ravel() + self.count)
-            self.columns.append(column.ravel())
-            self.values.append(value.ravel().astype(np.float64))
-        self.lower.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), n_rows))
-        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=np.float64), n_rows))
+            entries = np.broadcast_arrays(np.asarray(rows) + self.count, columns, values)
+            self.entries.append([part.ravel() for part in entries])
+        self.limits.append(np.broadcast_to(np.stack(np.broadcast_arrays(lower, upper), axis=-1), (n_rows, 2)))
         self.count += n_rows
 
     @property
@@ -139,9 +132,10 @@ class RowBuilder:
         """The rows, and their lower and upper limits."""
         from scipy.sparse import csr_matrix
 
-        entries = (np.concatenate(self.values), (np.concatenate(self.rows), np.concatenate(self.columns)))
-        matrix = csr_matrix(entries, shape=(self.count, self.n_columns))
-        return matrix, np.concatenate(self.lower), np.concatenate(self.upper)
+        rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
+        matrix = csr_matrix((values.astype(np.float64), (rows, columns)), shape=(self.count, self.n_columns))
+        lower, upper = np.concatenate(self.limits).astype(np.float64).T
+        return matrix, lower, upper
 
     def program(self, cost: Floats, lower: ArrayLike, upper: ArrayLike, whole: ArrayLike) -> MixedProgram:
         """The program of all rows collected."""
