@@ -1,12 +1,15 @@
-"""Linear programs with whole variables in HiGHS or, through PuLP, in CBC: one model, and one rule for when it stops."""
+"""Linear programs with whole variables in HiGHS or in CBC, which comes with PuLP: one model, one rule for the end."""
 
 from __future__ import annotations
 
 import math
+import subprocess
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Self
 
@@ -304,7 +307,7 @@ class Cbc:
         if not whole.any():
             return self._search(whole, stop)
         try:
-            found = self._search(whole, stop, "preprocess off")
+            found = self._search(whole, stop, "-preprocess=off")
         except RuntimeError as error:
             found = LinearAnswer(None, math.inf, str(error))
         if found.columns is not None:
@@ -313,53 +316,52 @@ class Cbc:
         return found if found.columns is None else replace(found, proven=False, bound=-math.inf)
 
     def _search(self, whole: Flags, stop: StopRule, *more: str) -> LinearAnswer:
-        """One search; RuntimeError where CBC fails."""
-        program, matrix = self.program, self.program.matrix
+        """One search by CBC's command in the file that HiGHS writes; RuntimeError where it fails."""
         with warnings.catch_warnings():
             # PuLP 3 announces PuLP 4, which the pinned range excludes
             warnings.simplefilter("ignore", DeprecationWarning)
-            import pulp
+            from pulp import PULP_CBC_CMD
 
-            model = pulp.LpProblem("program", pulp.LpMaximize if program.maximise else pulp.LpMinimize)
-            kinds = np.where(whole, "Integer", "Continuous").tolist()
-            limits = zip(program.lower.tolist(), program.upper.tolist(), kinds, strict=True)
-            x = [
-                pulp.LpVariable(f"x{at}", least, None if math.isinf(most) else most, kind)
-                for at, (least, most, kind) in enumerate(limits)
-            ]
-            model += pulp.lpSum(float(value) * x[at] for at, value in enumerate(program.cost) if value)
-            of_row = []
-            limits = zip(program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
-            for row, (least, most) in enumerate(limits):
-                entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-                terms = zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
-                total = pulp.LpAffineExpression([(x[at], value) for at, value in terms])
-                kept = [total == most] if least == most else []
-                if least < most < math.inf:
-                    kept.append(total <= most)
-                if -math.inf < least < most:
-                    kept.append(total >= least)
-                for limit in kept:
-                    model += limit
-                    of_row.append(row)
-            # a name and its value are one option for PuLP: each gets one hyphen
-            options = [*(f"{name} {value}" for name, value in self.options.items()), *more]
-            try:
-                model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=options, **stop.for_cbc()))
-            except pulp.PulpSolverError as error:
-                raise RuntimeError(f"CBC failed: {error}") from error
-            multipliers = [constraint.pi or 0.0 for constraint in model.constraints.values()]
-        note = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
-        if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-            none = model.status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded)
-            return LinearAnswer(None, math.inf if none else -math.inf, note, infeasible=none, proven=none)
-        duals = np.bincount(of_row, multipliers, minlength=len(program.row_lower)).astype(np.float64)
-        point = np.array([variable.value() or 0.0 for variable in x])
-        bound, proven = dot(program.cost, point), model.sol_status == pulp.LpSolutionOptimal
+            cbc = PULP_CBC_CMD(msg=False).path
+        sign = -1.0 if self.program.maximise else 1.0
+        least, most = self.program.row_lower, self.program.row_upper
+        # files drop rows without a limit
+        rows = np.flatnonzero(np.isfinite(least) | np.isfinite(most))
+        program = replace(
+            self.program,
+            cost=sign * self.program.cost,
+            whole=whole,
+            matrix=self.program.matrix[rows],
+            row_lower=least[rows],
+            row_upper=most[rows],
+            maximise=False,
+        )
+        options = {"threads": 1, **stop.for_cbc(), **self.options}
+        asked = [*(f"-{name}={value}" for name, value in options.items()), *more]
+        with TemporaryDirectory() as folder:
+            stated, found = Path(folder) / "program.mps", Path(folder) / "found.txt"
+            Highs(program, {"small_matrix_value": 1e-12}).solver.writeModel(str(stated))
+            asked += ["-solve" if whole.any() else "-initialSolve", "-printingOptions", "all", "-solution", str(found)]
+            ended = subprocess.run([cbc, str(stated), *asked], capture_output=True, check=False)
+            if ended.returncode or not found.exists():
+                raise RuntimeError(f"CBC failed with {ended.returncode}")
+            note, *lines = found.read_text().splitlines()
+        word = note.split()
+        if word[0] in ("Infeasible", "Integer", "Unbounded"):
+            return LinearAnswer(None, math.inf, note, infeasible=True, proven=True)
+        proven = word[0] == "Optimal"
+        if not proven and word[4:5] != ["objective"]:
+            return LinearAnswer(None, -math.inf, note)
+        # number, name, value and multiplier of each row, then of each column; stars where it violates its limits
+        values, multipliers = np.array([line.replace("**", "").split()[2:] for line in lines], dtype=np.float64).T
+        point, duals = values[len(rows) :], np.zeros(len(least))
+        duals[rows] = sign * multipliers[: len(rows)]
+        bound = dot(program.cost, point)
         if whole.any():
-            # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
-            bound += (1.0 if program.maximise else -1.0) * stop.distance(bound)
-        return LinearAnswer(point, bound if proven else -math.inf, note, None if whole.any() else duals, proven=proven)
+            # CBC tells no bound; within its gap is what it says when it stops by itself
+            bound -= stop.distance(bound)
+        known = None if whole.any() else duals
+        return LinearAnswer(point, sign * bound if proven else -math.inf, note, known, proven=proven)
 
     def set_cost(self, cost: Floats) -> None:
         """Another objective."""

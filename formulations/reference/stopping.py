@@ -38,8 +38,8 @@ class StopRule:
         return {"mip_rel_gap": self.relative_gap, "mip_abs_gap": self.absolute_gap, "time_limit": self.limit}
 
     def for_cbc(self) -> dict[str, Any]:
-        """Arguments of PuLP's CBC."""
-        return {"gapRel": self.relative_gap, "gapAbs": self.absolute_gap, "timeLimit": self.limit}
+        """Options of CBC."""
+        return {"ratio": self.relative_gap, "allow": self.absolute_gap, "sec": self.limit}
 
     def distance(self, objective: float) -> float:
         """How far from the bound a solver that has stopped by itself may be."""
