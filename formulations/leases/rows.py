@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from formulations.leases.program import LeaseProgram
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder
@@ -72,7 +73,7 @@ class LeaseRows:
         steps[self.follows] -= figures[self.follows + 1]
         return steps
 
-    def _program(self, rows: RowBuilder, first_gpus: Ints, most: Floats, whole: Flags | bool = True) -> MixedProgram:
+    def _program(self, rows: RowBuilder, first_gpus: Ints, most: ArrayLike, whole: Flags | bool = True) -> MixedProgram:
         """The program of rows; columns behind u take so many GPUs of slot 0 and are at most so large."""
         within = np.arange(len(self.follows))
         rows.add(len(within), [(within, self.follows, 1.0), (within, self.follows + 1, -1.0)], -np.inf, 0.0)
@@ -128,7 +129,7 @@ class LeaseRows:
         within = np.arange(len(late))
         links = [(within, X[late], 1.0), (within, due[late], 1.0), (within, kept[job[late]], -1.0)]
         rows.add(len(late), links, -np.inf, 0.0)
-        mixed = self._program(rows, program.gpus[job] * (slot == 0), np.ones(len(job)), program.gpus[job] > 1)
+        mixed = self._program(rows, program.gpus[job] * (slot == 0), 1.0, program.gpus[job] > 1)
         if near is not None:
             mixed.upper[: self.P] = (near >= 0)[self.of] & (self.due >= program.deadline[near][self.of])
         return mixed

@@ -280,7 +280,7 @@ def _silent_highs() -> Any:
     return SilentHighs
 
 
-class Cbc:
+class Cbc(Highs):
     """A program in CBC on one thread, from the beginning each time; see `Highs`.
 
     CBC's preprocessing of whole columns may, in version 2.10, fix them wrongly and end "optimal" beside the optimum
@@ -298,24 +298,25 @@ class Cbc:
     rounding = 5e-9
 
     def __init__(self, program: MixedProgram, options: Mapping[str, Any] | None = None) -> None:
-        self.program, self.options = program, options or {}
+        super().__init__(program, {"small_matrix_value": 1e-12})
+        self.options, self.maximise = options or {}, program.maximise
 
     def solve(self, stop: StopRule | None = None, *, relaxed: bool = False, **_: Any) -> LinearAnswer:
         """What CBC finds; it takes no start, and presolves as it likes."""
-        stop, whole = stop or StopRule(), self.program.whole & (not relaxed)
+        stop, whole = stop or StopRule(), self.whole and not relaxed
         until = perf_counter() + stop.seconds
-        if not whole.any():
-            return self._search(whole, stop)
+        if not whole:
+            return self._search(stop, whole=False)
         try:
-            found = self._search(whole, stop, "-preprocess=off")
+            found = self._search(stop, "-preprocess=off")
         except RuntimeError as error:
             found = LinearAnswer(None, math.inf, str(error))
         if found.columns is not None:
             return found
-        found = self._search(whole, replace(stop, seconds=until - perf_counter()))
+        found = self._search(replace(stop, seconds=until - perf_counter()))
         return found if found.columns is None else replace(found, proven=False, bound=-math.inf)
 
-    def _search(self, whole: Flags, stop: StopRule, *more: str) -> LinearAnswer:
+    def _search(self, stop: StopRule, *more: str, whole: bool = True) -> LinearAnswer:
         """One search by CBC's command in the file that HiGHS writes; RuntimeError where it fails."""
         with warnings.catch_warnings():
             # PuLP 3 announces PuLP 4, which the pinned range excludes
@@ -323,25 +324,13 @@ class Cbc:
             from pulp import PULP_CBC_CMD
 
             cbc = PULP_CBC_CMD(msg=False).path
-        sign = -1.0 if self.program.maximise else 1.0
-        least, most = self.program.row_lower, self.program.row_upper
-        # files drop rows without a limit
-        rows = np.flatnonzero(np.isfinite(least) | np.isfinite(most))
-        program = replace(
-            self.program,
-            cost=sign * self.program.cost,
-            whole=whole,
-            matrix=self.program.matrix[rows],
-            row_lower=least[rows],
-            row_upper=most[rows],
-            maximise=False,
-        )
         options = {"threads": 1, **stop.for_cbc(), **self.options}
         asked = [*(f"-{name}={value}" for name, value in options.items()), *more]
         with TemporaryDirectory() as folder:
             stated, found = Path(folder) / "program.mps", Path(folder) / "found.txt"
-            Highs(program, {"small_matrix_value": 1e-12}).solver.writeModel(str(stated))
-            asked += ["-solve" if whole.any() else "-initialSolve", "-printingOptions", "all", "-solution", str(found)]
+            self.solver.writeModel(str(stated))
+            asked += ["-max"] * self.maximise
+            asked += ["-solve" if whole else "-initialSolve", "-printingOptions", "all", "-solution", str(found)]
             ended = subprocess.run([cbc, str(stated), *asked], capture_output=True, check=False)
             if ended.returncode or not found.exists():
                 raise RuntimeError(f"CBC failed with {ended.returncode}")
@@ -354,37 +343,16 @@ class Cbc:
             return LinearAnswer(None, -math.inf, note)
         # number, name, value and multiplier of each row, then of each column; stars where it violates its limits
         values, multipliers = np.array([line.replace("**", "").split()[2:] for line in lines], dtype=np.float64).T
-        point, duals = values[len(rows) :], np.zeros(len(least))
-        duals[rows] = sign * multipliers[: len(rows)]
-        bound = dot(program.cost, point)
-        if whole.any():
+        lp = self.solver.getLp()
+        # rows without a limit are not in the file
+        rows = np.flatnonzero(np.isfinite(lp.row_lower_) | np.isfinite(lp.row_upper_))
+        point, duals = values[len(rows) :], np.zeros(lp.num_row_)
+        duals[rows] = multipliers[: len(rows)]
+        bound = dot(np.asarray(lp.col_cost_), point)
+        if whole:
             # CBC tells no bound; within its gap is what it says when it stops by itself
-            bound -= stop.distance(bound)
-        known = None if whole.any() else duals
-        return LinearAnswer(point, sign * bound if proven else -math.inf, note, known, proven=proven)
-
-    def set_cost(self, cost: Floats) -> None:
-        """Another objective."""
-        self.program = replace(self.program, cost=cost)
-
-    def add_rows(self, matrix: Any, lower: Floats, upper: Floats) -> None:
-        """Rows that hold from now on; `matrix` by rows."""
-        self.program = self.program.with_rows(matrix, lower, upper)
-
-    def add_columns(self, matrix: Any, cost: Floats) -> None:
-        """Columns of at least 0; `matrix` by columns."""
-        from scipy.sparse import csr_array, hstack
-
-        program, C = self.program, len(cost)
-        self.program = MixedProgram.of(
-            csr_array(hstack([program.matrix, matrix], format="csr")),
-            np.concatenate([program.cost, cost]),
-            (program.row_lower, program.row_upper),
-            lower=np.append(program.lower, np.zeros(C)),
-            upper=np.append(program.upper, np.full(C, np.inf)),
-            whole=np.append(program.whole, np.zeros(C, dtype=bool)),
-            maximise=program.maximise,
-        )
+            bound += (1.0 if self.maximise else -1.0) * stop.distance(bound)
+        return LinearAnswer(point, bound if proven else -math.inf, note, None if whole else duals, proven=proven)
 
 
 MODELS: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}

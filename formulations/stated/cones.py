@@ -65,14 +65,15 @@ def scaling(dims: Any, multipliers: Floats) -> Any:
     """
     from scipy.sparse import block_diag, diags_array
 
-    equations, inequalities, second_order, *others = _blocks(dims, multipliers)
+    equations, inequalities, second_order, exponential, power = _blocks(dims, multipliers)
     largest = np.abs(multipliers).max(initial=0.0)
-    blocks = [diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)]
+    blocks: list[Any] = [diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)]
     for z in second_order:
         reflected = np.diag(np.where(np.arange(len(z)) == 0, 1.0, -1.0))
         determinant = max(float(z[0] ** 2 - np.add.reduce(z[1:] ** 2)), 0.0)
         blocks.append(2.0 * z[:, None] * z - determinant * reflected + np.diag(_ACROSS * z**2))
-    return block_diag([*blocks, diags_array(np.concatenate([others[0], *others[1]]) ** 2)], format="csr")
+    blocks.append(diags_array(np.concatenate([exponential, *power]) ** 2))
+    return block_diag(blocks, format="csr")
 
 
 def _norm(values: Floats) -> float:
