@@ -19,7 +19,6 @@ from formulations.reference.mixed_integer import MixedProgram, RowBuilder, solve
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints
-from throughputs.numerics import dot
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +144,8 @@ def _gangs(p: Floats, F: Ints, s: Ints, precision: float) -> tuple[Ints, Ints, f
         columns = np.flatnonzero(reduced <= reach * (1.0 + _ROUNDING))
         found = solve_mixed(program.of_columns(columns), "highs", StopRule(precision, 0.0, math.inf))
         chosen = columns[:0] if found.columns is None else columns[found.columns > 0.5]
-        if len(chosen) and dot(cost[chosen], np.ones(len(chosen))) < best:
-            best = dot(cost[chosen], np.ones(len(chosen)))
+        if len(chosen) and float(np.add.reduce(cost[chosen])) < best:
+            best = float(np.add.reduce(cost[chosen]))
             kind[job[chosen]], place[job[chosen]] = type_[chosen], level[chosen]
         bound = max(value, min(found.bound, value + reach))
     return kind, place, bound * unit, "highs"

@@ -1,4 +1,4 @@
-"""Solving the lease program: HiGHS, CBC through PuLP, and the greedy that published runs fell back to."""
+"""Solving the lease program: HiGHS, CBC, and the greedy that published runs fell back to."""
 
 from __future__ import annotations
 

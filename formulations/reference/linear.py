@@ -1,4 +1,4 @@
-"""The structured programs written out as linear ones: straight into HiGHS, and through PuLP into CBC.
+"""The structured programs written out as linear ones: for HiGHS and CBC.
 
 Levels whose demands bend are found by a short sequence of linear programs, as for any other engine
 (`formulations.interior_point.structured`). A program is stated in units that bring its figures near 1: types with
