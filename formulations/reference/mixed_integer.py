@@ -80,11 +80,6 @@ class MixedProgram:
             row_upper=np.concatenate([self.row_upper, upper]),
         )
 
-    def violation(self, point: Floats) -> float:
-        """By how much the row that is violated most is."""
-        values = self.matrix @ point
-        return float(np.maximum(values - self.row_upper, self.row_lower - values).max(initial=0.0))
-
 
 @dataclass(frozen=True, eq=False)
 class LinearAnswer:
@@ -235,11 +230,6 @@ class Highs:
         """Rows that hold from now on; `matrix` by rows."""
         starts, indices = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
         self._accepted(self.solver.addRows(len(lower), lower, upper, matrix.nnz, starts, indices, matrix.data), "rows")
-
-    def drop_rows(self, kept: int) -> None:
-        """Without the rows behind the first."""
-        gone = np.arange(kept, self.solver.getNumRow(), dtype=np.int32)
-        self.solver.deleteRows(len(gone), gone)
 
     def add_columns(self, matrix: Any, cost: Floats) -> None:
         """Columns of at least 0; `matrix` by columns."""
