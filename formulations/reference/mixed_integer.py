@@ -161,7 +161,8 @@ class Highs:
 
         self._highs: Any = highspy
         self.whole = bool(program.whole.any())
-        self.solver = new_solver(options or {})
+        self.solver = _silent_highs()()
+        self._set({"output_flag": False, "log_to_console": False, "threads": 1, **(options or {})})
         matrix, (R, C) = program.matrix, program.matrix.shape
         sense = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
         sizes = C, R, matrix.nnz, int(highspy.MatrixFormat.kRowwise), int(sense), 0.0
@@ -197,13 +198,12 @@ class Highs:
         asked: dict[str, Any] = {"presolve": presolve, "mip_max_nodes": most_nodes}
         asked = {name: value for name, value in asked.items() if value is not None}
         if stop is not None:
-            asked |= stop.for_highs()
+            asked |= stop.as_options("mip_rel_gap", "mip_abs_gap", "time_limit")
             # HiGHS counts the time of all its runs
             asked["time_limit"] += solver.getRunTime()
         if self.whole:
             asked["solve_relaxation"] = relaxed
-        for name, value in asked.items():
-            self._accepted(solver.setOptionValue(name, value), f"option {name}={value}")
+        self._set(asked)
         solver.run()
         status, info = solver.getModelStatus(), solver.getInfo()
         note, proven = str(solver.modelStatusToString(status)), status == statuses.kOptimal
@@ -239,21 +239,14 @@ class Highs:
             self.solver.addCols(C, cost, np.zeros(C), most, matrix.nnz, starts, indices, matrix.data), "columns"
         )
 
+    def _set(self, options: Mapping[str, Any]) -> None:
+        for name, value in options.items():
+            self._accepted(self.solver.setOptionValue(name, value), f"option {name}={value}")
+
     def _accepted(self, status: Any, what: str) -> None:
         # HiGHS reports an unknown option or a refused value by its return code alone
         if status == self._highs.HighsStatus.kError:
             raise RuntimeError(f"HiGHS refused the {what}")
-
-
-def new_solver(options: Mapping[str, Any]) -> Any:
-    """A silent HiGHS of one thread; RuntimeError for an option that it does not take."""
-    import highspy
-
-    solver = _silent_highs()()
-    for option, value in {"output_flag": False, "log_to_console": False, "threads": 1, **options}.items():
-        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-            raise RuntimeError(f"HiGHS refused the option {option}={value}")
-    return solver
 
 
 @cache
@@ -314,7 +307,7 @@ class Cbc(Highs):
             from pulp import PULP_CBC_CMD
 
             cbc = PULP_CBC_CMD(msg=False).path
-        options = {"threads": 1, **stop.for_cbc(), **self.options}
+        options = {"threads": 1, **stop.as_options("ratio", "allow", "sec"), **self.options}
         asked = [*(f"-{name}={value}" for name, value in options.items()), *more]
         with TemporaryDirectory() as folder:
             stated, found = Path(folder) / "program.mps", Path(folder) / "found.txt"
