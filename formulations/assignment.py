@@ -161,7 +161,7 @@ def _relaxed(program: MixedProgram, inside: Flags) -> tuple[Floats, float, Float
         found = solve_linear(program.of_columns(columns))
         if found.columns is None or found.row_duals is None:
             raise RuntimeError(f"HiGHS stopped with status {found.note}")
-        reduced = program.cost - program.matrix.T @ found.row_duals
+        reduced = program.cost - program.matrix.T.dot(found.row_duals)
         asked = ~inside & (reduced < -_ROUNDING * program.cost)
         if not asked.any():
             break

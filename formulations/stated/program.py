@@ -126,7 +126,7 @@ class _Program:
             raise InputError(source, field="statement", found=stated, expected=expected)
         objective, rows = stated
         self.own_rows = rows
-        self.capacity_rows = (polytope.loads @ shares)[self.used] <= polytope.capacity[self.used]
+        self.capacity_rows = cp.matmul(polytope.loads, shares)[self.used] <= polytope.capacity[self.used]
         try:
             kept = [*rows, self.y >= 0, cp.sum(shares, axis=1)[self.open.any(axis=1)] <= 1, self.capacity_rows]
             self.problem = cp.Problem(objective, kept)
