@@ -60,8 +60,8 @@ def into_dual(dims: Any, multipliers: Floats) -> Floats:
 def scaling(dims: Any, multipliers: Floats) -> Any:
     """(R, R) sparse, positive: directions in which multipliers can be moved by about as much as it says.
 
-    Equations' freely, others' in proportion to their size; those of a second-order cone along its own scaling
-    (Nesterov and Todd), so that one on the boundary moves along its ray, and hardly across.
+    Equations' freely, others' in proportion to their size; those of a second-order cone along the ray that they are on,
+    so that one on the boundary stays there, and hardly across.
     """
     from scipy.sparse import block_diag, diags_array
 
@@ -69,9 +69,7 @@ def scaling(dims: Any, multipliers: Floats) -> Any:
     largest = np.abs(multipliers).max(initial=0.0)
     blocks: list[Any] = [diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)]
     for z in second_order:
-        reflected = np.diag(np.where(np.arange(len(z)) == 0, 1.0, -1.0))
-        determinant = max(float(z[0] ** 2 - np.add.reduce(z[1:] ** 2)), 0.0)
-        blocks.append(2.0 * z[:, None] * z - determinant * reflected + np.diag(_ACROSS * z**2))
+        blocks.append(z[:, None] * z + np.diag(_ACROSS * z**2))
     blocks.append(diags_array(np.concatenate([exponential, *power]) ** 2))
     return block_diag(blocks, format="csr")
 
