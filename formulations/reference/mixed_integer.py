@@ -307,7 +307,8 @@ class Cbc(Highs):
             from pulp import PULP_CBC_CMD
 
             cbc = PULP_CBC_CMD(msg=False).path
-        options = {"threads": 1, **stop.as_options("ratio", "allow", "sec"), **self.options}
+        # by default CBC leaves out points that are better by less than 1e-5
+        options = {"threads": 1, "increment": 0.0, **stop.as_options("ratio", "allow", "sec"), **self.options}
         asked = [*(f"-{name}={value}" for name, value in options.items()), *more]
         with TemporaryDirectory() as folder:
             stated, found = Path(folder) / "program.mps", Path(folder) / "found.txt"
