@@ -67,11 +67,10 @@ def scaling(dims: Any, multipliers: Floats) -> Any:
 
     equations, inequalities, second_order, exponential, power = _blocks(dims, multipliers)
     largest = np.abs(multipliers).max(initial=0.0)
-    blocks: list[Any] = [diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)]
-    for z in second_order:
-        blocks.append(z[:, None] * z + np.diag(_ACROSS * z**2))
-    blocks.append(diags_array(np.concatenate([exponential, *power]) ** 2))
-    return block_diag(blocks, format="csr")
+    plain = diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)
+    rays = [z[:, None] * z + np.diag(_ACROSS * z**2) for z in second_order]
+    others = diags_array(np.concatenate([exponential, *power]) ** 2)
+    return block_diag(list[Any]([plain, *rays, others]), format="csr")
 
 
 def _norm(values: Floats) -> float:
