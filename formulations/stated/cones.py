@@ -69,8 +69,8 @@ def scaling(dims: Any, multipliers: Floats) -> Any:
     largest = np.abs(multipliers).max(initial=0.0)
     plain = diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)
     rays = [z[:, None] * z + np.diag(_ACROSS * z**2) for z in second_order]
-    others = diags_array(np.concatenate([exponential, *power]) ** 2)
-    return block_diag(list[Any]([plain, *rays, others]), format="csr")
+    blocks: list[Any] = [plain, *rays, diags_array(np.concatenate([exponential, *power]) ** 2)]
+    return block_diag(blocks, format="csr")
 
 
 def _norm(values: Floats) -> float:
