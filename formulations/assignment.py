@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from formulations.reference.mixed_integer import RowBuilder, solve_linear, solve_mixed
+from formulations.arguments import described, figures
+from formulations.reference.mixed_integer import MixedProgram, RowBuilder, solve_linear, solve_mixed
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
-from throughputs.arrays import Floats, Ints, Positions
-from throughputs.numerics import dot
+from throughputs.arrays import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +74,14 @@ def assign_to_lines(
 
     Source: Le et al., EuroSys 2020 (AlloX), section 4; the positions of gangs are ours.
     """
-    p, F = np.asarray(seconds, dtype=np.float64), np.asarray(gpus, dtype=np.int64)
-    if p.ndim != 2 or F.shape != p.shape[1:]:
-        found = f"seconds {p.shape}, gpus {F.shape}"
-        raise InputError("assignment", field="seconds", found=found, expected="shapes (jobs, types) and (types,)")
-    if np.isnan(p).any() or (p <= 0).any():
-        raise InputError("assignment", field="seconds", found=float(p[~(p > 0)][0]), expected="times above 0")
-    s = np.ones(len(p), dtype=np.int64) if scale_factors is None else np.asarray(scale_factors, dtype=np.int64)
-    if s.shape != (len(p),) or (s < 1).any():
-        raise InputError("assignment", field="scale_factors", found=s.tolist(), expected="a size for each job")
+    p = np.asarray(seconds, dtype=np.float64)
+    if p.ndim != 2 or not (p > 0).all():
+        raise InputError(
+            "assignment", field="seconds", found=described(seconds), expected="(jobs, types) times above 0"
+        )
+    F = figures("assignment", "gpus", gpus, p.shape[1:], "numbers of at least 0").astype(np.int64)
+    sizes = np.ones(len(p)) if scale_factors is None else scale_factors
+    s = figures("assignment", "scale_factors", sizes, (len(p),)).astype(np.int64)
     p = np.where(s[:, None] <= F, p, np.inf)
     jobs = np.flatnonzero(np.isfinite(p).any(axis=1))
     accelerator, position = np.full(len(p), -1, dtype=np.int64), np.zeros(len(p), dtype=np.int64)
@@ -94,10 +93,10 @@ def assign_to_lines(
         j, k, bound, solver = _gangs(p[jobs], F, s[jobs], precision)
     accelerator[jobs], position[jobs] = j, k
     total = float((k * p[jobs, j]).sum())
-    return Line(accelerator, position, total, total if bound is None else min(bound, total), solver)
+    return Line(accelerator, position, total, min(bound, total), solver)
 
 
-def _single(p: Floats, F: Ints) -> tuple[Ints, Ints, float | None, str]:
+def _single(p: Floats, F: Ints) -> tuple[Ints, Ints, float, str]:
     from scipy.optimize import linear_sum_assignment
 
     m = len(p)
@@ -105,143 +104,86 @@ def _single(p: Floats, F: Ints) -> tuple[Ints, Ints, float | None, str]:
     j = np.repeat(np.arange(len(F)), F * levels)
     k = np.concatenate([np.repeat(np.arange(1, level + 1), count) for level, count in zip(levels, F, strict=True)])
     _, column = linear_sum_assignment(p[:, j] * k)
-    return j[column].astype(np.int64), k[column].astype(np.int64), None, "linear_sum_assignment"
+    return j[column].astype(np.int64), k[column].astype(np.int64), math.inf, "linear_sum_assignment"
 
 
-def _gangs(p: Floats, F: Ints, s: Ints, precision: float) -> tuple[Ints, Ints, float | None, str]:
+def _gangs(p: Floats, F: Ints, s: Ints, precision: float) -> tuple[Ints, Ints, float, str]:
     """The integer program over the positions and columns that can matter.
 
     Two neighbouring positions that a type uses hold more than F GPUs together (else they were one), so twice the GPUs
     asked for over F are always enough. Gangs put into the first positions with room, on the types that the relaxation
     gives them, are often within `precision` of its value. If not, a column whose reduced cost exceeds the distance of
-    an assignment from that value is in no better one and is left out.
+    that assignment from that value is in no better one and is left out.
     """
-    total = int(s.sum())
-    most = np.where(F > 0, np.minimum(len(p), 2 * -(-total // np.maximum(F, 1))), 0)
     unit = float(np.median(p[np.isfinite(p)]))
-    p = p / unit
-    program = _Positions(p, F, s, most)
-    relaxed = program.relaxed(_greedy(p, F, s))
-    share = np.zeros(p.shape)
-    np.add.at(share, (program.job, program.type), relaxed.columns)
-    kind = share.argmax(axis=1)
-    level = _first_fit(p, F, s, kind)
-    value, best = relaxed.value, float((level * p[np.arange(len(p)), kind]).sum())
-    bound, reach = value, 0.0
-    while best - value > max(reach, precision * value) and reach < np.inf:
-        wide = min((best - value) * (1.0 + _ROUNDING), max(4.0 * reach, _FIRST_REACH * value))
-        columns = np.flatnonzero(relaxed.reduced <= wide)
-        reach = np.inf if len(columns) == len(program.job) else wide
-        found = program.whole(columns, precision)
-        if found is not None and found.value < best:
-            chosen = columns[found.columns > 0.5]
-            best = found.value
-            kind[program.job[chosen]], level[program.job[chosen]] = program.type[chosen], program.level[chosen]
-        if found is not None and best - value <= reach:
-            bound = max(value, min(found.bound, best))
-    return kind, level, bound * unit, "highs"
+    positions = np.where(F > 0, np.minimum(len(p), 2 * -(-int(s.sum()) // np.maximum(F, 1))), 0)
+    runs, on = np.nonzero(np.isfinite(p))
+    job, type_ = np.repeat(runs, positions[on]), np.repeat(on, positions[on])
+    level = 1 + np.concatenate([np.arange(count) for count in positions[on]])
+    slot = (np.cumsum(positions) - positions)[type_] + level - 1
+    cost, each = level * p[job, type_] / unit, np.arange(len(job))
+    rows = RowBuilder(len(job))
+    rows.add(len(p), [(job, each, 1.0)], 1.0, 1.0)
+    rows.add(int(positions.sum()), [(slot, each, s[job])], -np.inf, np.repeat(F, positions))
+    program = rows.program(cost, 0.0, 1.0, True)
+
+    # the longest per GPU are at the end of the line
+    order = np.argsort(-(p.min(axis=1) / s), kind="stable")
+    guess = np.zeros(len(p))
+    guess[order] = 1 + (np.cumsum(s[order]) - s[order]) // F.sum()
+    shares, value, reduced = _relaxed(program, np.abs(level - guess[job]) <= _FIRST_POSITIONS)
+    on_type = np.zeros(p.shape)
+    np.add.at(on_type, (job, type_), shares)
+    kind = on_type.argmax(axis=1)
+    place = _first_fit(p, F, s, kind)
+    best = float((place * p[np.arange(len(p)), kind]).sum()) / unit
+    bound = value
+    for reach in (0.1 * precision * value, best - value):
+        if best - bound <= precision * value:
+            break
+        columns = np.flatnonzero(reduced <= reach * (1.0 + _ROUNDING))
+        found = solve_mixed(program.of_columns(columns), "highs", StopRule(precision, 0.0, math.inf))
+        chosen = columns[:0] if found.columns is None else columns[found.columns > 0.5]
+        if len(chosen) and float(np.add.reduce(cost[chosen])) < best:
+            best = float(np.add.reduce(cost[chosen]))
+            kind[job[chosen]], place[job[chosen]] = type_[chosen], level[chosen]
+        bound = max(value, min(found.bound, value + reach))
+    return kind, place, bound * unit, "highs"
 
 
-def _greedy(p: Floats, F: Ints, s: Ints) -> Ints:
-    """Position of each job: those that take longest on their fastest type choose first, the cheapest place."""
-    level = np.zeros(len(p), dtype=np.int64)
-    room: list[list[int]] = [[] for _ in F]
-    for i in np.argsort(-(p.min(axis=1) / s), kind="stable").tolist():
-        places = [(_place(room[j], int(s[i])), j) for j in np.flatnonzero(np.isfinite(p[i])).tolist()]
-        k, j = min(places, key=lambda place: (place[0] * p[i, place[1]], place))
-        _take(room[j], k, int(F[j]), int(s[i]))
-        level[i] = k
-    return level
+def _relaxed(program: MixedProgram, inside: Flags) -> tuple[Floats, float, Floats]:
+    """Shares of columns without whole numbers, their cost, and reduced costs.
+
+    Begins with some of the columns and adds those that the prices ask for.
+    """
+    while True:
+        columns = np.flatnonzero(inside)
+        found = solve_linear(program.of_columns(columns))
+        if found.columns is None or found.row_duals is None:
+            raise RuntimeError(f"HiGHS stopped with status {found.note}")
+        reduced = program.cost - program.matrix.T.dot(found.row_duals)
+        asked = ~inside & (reduced < -_ROUNDING * program.cost)
+        if not asked.any():
+            break
+        inside |= asked
+    shares = np.zeros(len(inside))
+    shares[columns] = found.columns
+    return shares, found.bound, np.maximum(reduced, 0.0)
 
 
 def _first_fit(p: Floats, F: Ints, s: Ints, kind: Ints) -> Ints:
     """Position of each job on its type: the longest per GPU first, each as far at the end as there is room."""
-    level = np.zeros(len(p), dtype=np.int64)
-    room: list[list[int]] = [[] for _ in F]
-    for i in np.argsort(-(p[np.arange(len(p)), kind] / s), kind="stable").tolist():
-        j = int(kind[i])
-        level[i] = _place(room[j], int(s[i]))
-        _take(room[j], int(level[i]), int(F[j]), int(s[i]))
-    return level
-
-
-def _place(room: list[int], size: int) -> int:
-    """First position with `size` GPUs left, of positions with `room`, or a new one."""
-    return next((k for k, left in enumerate(room, start=1) if left >= size), len(room) + 1)
-
-
-def _take(room: list[int], k: int, gpus: int, size: int) -> None:
-    if k > len(room):
-        room.append(gpus)
-    room[k - 1] -= size
+    place = np.zeros(len(p), dtype=np.int64)
+    left = np.tile(F, (len(p), 1))
+    for i in np.argsort(-(p[np.arange(len(p)), kind] / s), kind="stable"):
+        at = int((left[:, kind[i]] >= s[i]).argmax())
+        left[at, kind[i]] -= s[i]
+        place[i] = at + 1
+    return place
 
 
 _ROUNDING = 1e-9
 """Relative slack of reduced costs that is rounding, not an improvement."""
-_FIRST_REACH = 1e-4
-"""Reduced cost, relative to the value, up to which columns are in the first integer program."""
 
 _FIRST_POSITIONS = 6
 """Positions on either side of a first guess whose columns the relaxation begins with."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Relaxed:
-    value: float
-    columns: Floats
-    of_jobs: Floats
-    reduced: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _Whole:
-    value: float
-    columns: Floats
-    bound: float
-
-
-class _Positions:
-    """Columns (job, type, position) and rows: one position per job, F GPUs per type and position."""
-
-    def __init__(self, p: Floats, F: Ints, s: Ints, levels: Ints) -> None:
-        job, kind = np.nonzero(np.isfinite(p))
-        repeats = levels[kind]
-        self.job, self.type = np.repeat(job, repeats), np.repeat(kind, repeats)
-        within = np.arange(len(self.job)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-        self.level = within + 1
-        self.cost = self.level * p[self.job, self.type]
-        self.gang, self.slot = s[self.job].astype(np.float64), (np.cumsum(levels) - levels)[self.type] + within
-        self.n_jobs = len(p)
-        C, each = len(self.job), np.arange(len(self.job))
-        rows = RowBuilder(C)
-        rows.add(self.n_jobs, [(self.job, each, 1.0)], 1.0, 1.0)
-        rows.add(int(levels.sum()), [(self.slot, each, self.gang)], -np.inf, np.repeat(F, levels))
-        self.program = rows.program(self.cost, np.zeros(C), np.ones(C), np.ones(C, dtype=bool))
-
-    def relaxed(self, guess: Ints) -> _Relaxed:
-        """Value, prices of the jobs' rows and reduced costs without whole numbers.
-
-        Begins with the columns near a `guess` (jobs,) of positions and adds those that the prices ask for.
-        """
-        inside = np.abs(self.level - guess[self.job]) <= _FIRST_POSITIONS
-        while True:
-            columns = np.flatnonzero(inside)
-            found = solve_linear(self.program.of_columns(columns))
-            if found.columns is None or found.row_duals is None:
-                raise RuntimeError(f"HiGHS stopped with status {found.note}")
-            prices = found.row_duals
-            reduced = self.cost - prices[self.job] - self.gang * prices[self.n_jobs + self.slot]
-            asked = ~inside & (reduced < -_ROUNDING * self.cost)
-            if not asked.any():
-                break
-            inside |= asked
-        amounts = np.zeros(len(self.job))
-        amounts[columns] = found.columns
-        return _Relaxed(found.bound, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
-
-    def whole(self, columns: Positions, precision: float) -> _Whole | None:
-        """The integer program over some of the columns; None where they hold no assignment."""
-        found = solve_mixed(self.program.of_columns(columns), "highs", StopRule(precision, 0.0, math.inf))
-        if found.columns is None:
-            return None
-        return _Whole(dot(self.cost[columns], np.rint(found.columns)), found.columns, found.bound)

@@ -15,7 +15,7 @@ CAPABILITIES = {
         "allocator/published/pollux"
     ),
     "pairs on the same GPUs: programs, Lucid, what is known of pairs": (
-        "formulations/packed formulations/packing formulations/floors allocator/policies/lucid "
+        "formulations/packed formulations/packing.py formulations/floors allocator/policies/lucid "
         "allocator/published/lucid throughputs/colocation throughputs/estimator"
     ),
     "deadlines: admission, and plans slot by slot": (

@@ -135,7 +135,7 @@ def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf) -> NodeSele
     cost = np.concatenate([-gains / scale, np.zeros(3 * N * n)])
     most = np.ones(len(cost))
     most[y] = g
-    stated = rows.program(cost, np.zeros(len(cost)), most, np.ones(len(cost), dtype=np.bool_))
+    stated = rows.program(cost, 0.0, most, True)
     answer = Highs(stated, {"mip_feasibility_tolerance": 1e-9}).solve(StopRule(absolute_gap=1e-9, seconds=seconds))
     found = held if answer.columns is None else np.rint(answer.columns[y]).astype(np.int64).reshape(N, n)
     fitness = program.fitness(found)

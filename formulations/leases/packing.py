@@ -71,32 +71,26 @@ def greedy_choice(program: LeaseProgram) -> tuple[Ints, Flags]:
 def slot_by_slot(program: LeaseProgram, option: Ints, first: Flags) -> Flags | None:
     """A schedule (J, T) for options (J,) whose slot 0 is given (J,); None where these rules find none.
 
-    The other slots are filled from the last one on. Jobs that need every slot that is left come first, and then those
-    with the most leases left; of gangs of one size in slots of one capacity this order finds a schedule wherever there
-    is one (in reverse time it is the longest job first, which ends all of them soonest). Wide gangs first is the order
-    that is tried next, as it leaves no GPU idle where widths divide each other.
+    The other slots are filled from the last one on. Jobs that need every slot that is left come first, then wide gangs,
+    which leaves no GPU idle where widths divide each other, and of one width those with the most leases left. Of gangs
+    of one size in slots of one capacity this order finds a schedule wherever there is one (in reverse time it is the
+    longest job first, which ends all of them soonest).
     """
     taken, gpus = option >= 0, program.gpus
-    needed = np.where(taken, program.needed, 0) - first
+    left = np.where(taken, program.needed, 0) - first
     due = np.where(taken, program.deadline[np.maximum(option, 0)], 0)
-    if int(gpus[first].sum()) > program.capacity[0] or (needed < 0).any():
+    if int(gpus[first].sum()) > program.capacity[0] or (left < 0).any():
         return None
-    for wide_first in (False, True):
-        left = needed.copy()
-        schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
-        schedule[:, 0] = first
-        for slot in range(program.n_slots - 1, 0, -1):
-            jobs = np.flatnonzero((left > 0) & (due > slot))
-            keys = (-left[jobs], -gpus[jobs]) if wide_first else (-gpus[jobs], -left[jobs])
-            # jobs that need every slot that is left; where one of them finds no room it is late in the end
-            order = jobs[np.lexsort((*keys, left[jobs] < slot))]
-            free, runs = int(program.capacity[slot]), []
-            for job, width in zip(order.tolist(), gpus[order].tolist(), strict=True):
-                if width <= free:
-                    runs.append(job)
-                    free -= width
-            schedule[runs, slot] = True
-            left[runs] -= 1
-        if not left.any():
-            return schedule
-    return None
+    schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
+    schedule[:, 0] = first
+    for slot in range(program.n_slots - 1, 0, -1):
+        jobs = np.flatnonzero((left > 0) & (due > slot))
+        # jobs that need every slot that is left; where one of them finds no room it is late in the end
+        order = jobs[np.lexsort((-left[jobs], -gpus[jobs], left[jobs] < slot))]
+        free = int(program.capacity[slot])
+        for job, width in zip(order.tolist(), gpus[order].tolist(), strict=True):
+            if width <= free:
+                schedule[job, slot] = True
+                free -= width
+        left -= schedule[:, slot]
+    return None if left.any() else schedule

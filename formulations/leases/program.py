@@ -116,13 +116,13 @@ class LeaseProgram:
         chosen = option[option >= 0]
         return float(self.option_values[chosen].sum()), int(self.gpus[schedule[:, :1].any(axis=1)].sum())
 
-    def ranks(self, option: Ints) -> Ints:
-        """(J,) how urgent each job is with its option (J,), 0 first.
+    def by_urgency(self, option: Ints) -> Ints:
+        """(J,) jobs with options (J,), the most urgent first.
 
         By least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of jobs.
         """
         slack = np.where(option >= 0, self.deadline[np.maximum(option, 0)], self.n_slots) - self.needed
-        return np.argsort(np.lexsort((-self.needed, -self.gpus, slack)))
+        return np.lexsort((-self.needed, -self.gpus, slack))
 
     def check(self, option: Ints, schedule: Flags) -> str:
         """What is wrong with a choice and a schedule; empty for nothing."""

@@ -6,9 +6,10 @@ So what an option asks beyond the next later one is a coefficient, and which slo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from formulations.leases.program import LeaseProgram
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder
@@ -21,7 +22,9 @@ class LeaseRows:
     Attributes
     ----------
     program : what is stated.
-    options : (P,) options that have a column u; those of a job by ascending deadline.
+    options : (P,) options that have a column u; those of a job by ascending deadline. of, due : (P,) their jobs, and
+        the slots before their deadlines.
+    last : position of the last option of each job that has one. follows : (F,) those of all others.
     keep : what keeping a job counts on top of its value, where jobs may be dropped; else 0, and all have one that can.
     job, slot : (X,) of the columns x of schedules: slots up to the last possible deadline of each job.
     widths : (W,) numbers of GPUs, ascending.
@@ -31,12 +34,10 @@ class LeaseRows:
         self.program, J, T = program, program.n_jobs, program.n_slots
         options = np.flatnonzero(program.possible)
         self.options = options[np.lexsort((program.deadline[options], program.job[options]))]
-        self.P, self.of = len(options), program.job[self.options]
-        self.due = np.clip(program.deadline[self.options], 0, T)
-        self.last = np.append(self.of[1:] != self.of[:-1], True)
-        self.follows = np.flatnonzero(~self.last)
+        self.of, self.due = program.job[self.options], np.clip(program.deadline[self.options], 0, T)
+        self.P, is_last = len(options), np.append(self.of[1:] != self.of[:-1], True)
+        self.last, self.follows = np.flatnonzero(is_last), np.flatnonzero(~is_last)
         self.keep = program.keep_bonus if may_drop else 0.0
-        self.least = np.where(self.last, 0.0 if may_drop else 1.0, 0.0)
         until = np.zeros(J, dtype=np.int64)
         until[self.of[self.last]] = self.due[self.last]
         self.job, self.slot = np.nonzero(np.arange(T) < until[:, None])
@@ -50,120 +51,85 @@ class LeaseRows:
         option[self.program.job[chosen]] = chosen
         return option
 
+    def read_first(self, columns: Floats, option: Ints) -> Flags:
+        """(J,) who runs in slot 0: the most urgent, as far as the GPUs go that an answer to `demands` uses there."""
+        first, gpus = np.zeros(self.program.n_jobs, dtype=np.bool_), self.program.gpus
+        left = int((self.widths * np.rint(columns[self.P :])).sum())
+        for job in self.program.by_urgency(option).tolist():
+            if option[job] >= 0 and gpus[job] <= left:
+                first[job] = True
+                left -= int(gpus[job])
+        return first
+
     def read_schedule(self, columns: Floats) -> Flags:
         """(J, T) the schedule of an answer to `stated`."""
         schedule = np.zeros((self.program.n_jobs, self.program.n_slots), dtype=np.bool_)
         schedule[self.job, self.slot] = columns[self.P :] > 0.5
         return schedule
 
-    def _steps(self, figures: Floats | Ints) -> Floats | Ints:
+    def _steps(self, figures: Any) -> Any:
         """(P, ...) what each u adds: the figure of its option less that of the next later one of the job."""
         steps = figures.copy()
         steps[self.follows] -= figures[self.follows + 1]
         return steps
 
-    def _program(
-        self, rows: RowBuilder, first_gpus: Ints, most: Floats | Ints, whole: Flags | bool = True
-    ) -> MixedProgram:
+    def _program(self, rows: RowBuilder, first_gpus: Ints, most: ArrayLike, whole: Flags | bool = True) -> MixedProgram:
         """The program of rows; columns behind u take so many GPUs of slot 0 and are at most so large."""
-        follows, within = self.follows, np.arange(len(self.follows))
-        rows.add(len(follows), [(within, follows, 1.0), (within, follows + 1, -1.0)], -np.inf, 0.0)
+        within = np.arange(len(self.follows))
+        rows.add(len(within), [(within, self.follows, 1.0), (within, self.follows + 1, -1.0)], -np.inf, 0.0)
         worth = self.program.option_values[self.options] + self.keep
-        lower = np.concatenate([self.least, np.zeros(len(most))])
-        upper = np.concatenate([np.ones(self.P), most])
         cost = np.concatenate([-self._steps(worth), -self.program.weight * first_gpus])
-        flags = np.ones(len(cost), dtype=np.bool_)
-        flags[self.P :] = whole
+        lower, upper, flags = np.zeros(len(cost)), np.ones(len(cost)), np.ones(len(cost), dtype=np.bool_)
+        lower[self.last] = self.keep == 0
+        upper[self.P :], flags[self.P :] = most, whole
         return rows.program(cost, lower, upper, flags)
 
     def demands(self) -> MixedProgram:
         """What options ask of the first slots, and how many jobs of each width run in slot 0: columns u, then (W,).
 
         An option with deadline D leaves ``max(D - a, 0)`` slots after the first a, so that ``n - max(D - a, 0)`` of the
-        job's leases, if that is positive, are among these. Over all jobs they cannot be more than the GPUs there; nor
-        can, for any w, the whole w-fold gangs that jobs of at least w GPUs hold be more than fit. Where slots have
-        equal numbers of GPUs and jobs one GPU, these rows are all there is to feasibility (the windows of all jobs
-        begin at slot 0, so the tightest set of slots is a prefix). In general they are a relaxation.
+        job's leases, if that is positive, are among these. Over all jobs they cannot be more than the GPUs there,
+        without those of slot 0 that stay idle; nor can, for any w, the whole w-fold gangs that jobs of at least w GPUs
+        hold be more than fit. Where slots have equal numbers of GPUs and jobs one GPU, these rows are all there is to
+        feasibility (the windows of all jobs begin at slot 0, so the tightest set of slots is a prefix). In general they
+        are a relaxation.
         """
-        program, widths, T = self.program, self.widths, self.program.n_slots
-        more = self._steps(_asked(program.needed[self.of], self.due, T))
-        W, kept = len(widths), np.flatnonzero(self.last)
-        rows = RowBuilder(self.P + W)
-        in_first = self.P + np.arange(W)
-        rows.add(1, [(np.zeros(W, dtype=np.intp), in_first, widths)], -np.inf, program.capacity[:1])
-        rows.add(W, [(np.arange(W), in_first, 1.0), (self.width_of[self.of[kept]], kept, -1.0)], -np.inf, 0.0)
-        for width, gangs in _gangs(program, self.of):
-            asked = more * gangs[:, None]
-            row, slot = np.nonzero(asked)
-            block = (slot, row, asked[row, slot])
-            room = np.cumsum(program.capacity // width)
-            rows.add(T, [block], -np.inf, room)
-            if width == 1:
-                # without the GPUs of slot 0 that stay idle
-                slots = np.arange(T)[:, None]
-                rows.add(T, [block, (slots, in_first, -widths)], -np.inf, room - program.capacity[0])
-        return self._program(rows, widths, np.bincount(self.width_of, minlength=W))
+        program, widths, (W, T) = self.program, self.widths, (len(self.widths), self.program.n_slots)
+        rows, in_first = RowBuilder(self.P + W), self.P + np.arange(W)
+        rows.add(1, [(0, in_first, widths)], -np.inf, program.capacity[:1])
+        rows.add(W, [(np.arange(W), in_first, 1.0), (self.width_of[self.of[self.last]], self.last, -1.0)], -np.inf, 0.0)
+        slots, gpus = np.arange(1, T + 1), program.gpus[self.of]
+        asked = np.clip(program.needed[self.of][:, None] - np.maximum(self.due[:, None] - slots, 0), 0, slots)
+        for width in widths:
+            more = self._steps(asked * (gpus // width)[:, None])
+            row, slot = np.nonzero(more)
+            in_slot_0 = (np.arange(T)[:, None], in_first, -(widths // width))
+            later = np.cumsum(program.capacity // width) - program.capacity[0] // width
+            rows.add(T, [(slot, row, more[row, slot]), in_slot_0], -np.inf, later)
+        return self._program(rows, widths, np.bincount(self.width_of))
 
-    def stated(self, near: Floats | None = None) -> MixedProgram:
+    def stated(self, near: Ints | None = None) -> MixedProgram:
         """The rows of `LeaseProgram`, with at most one option of a job if jobs may be dropped: columns u, then (X,).
 
         Jobs of one GPU are left continuous in the slots: once options and wider jobs are settled, what remains is a
-        transportation problem, all of whose vertices are whole. With `near`, (P,) columns u, two options of each job at
-        most: the one chosen there, and the next later one.
+        transportation problem, all of whose vertices are whole. With `near`, options (J,), those of a job that are due
+        before the one chosen there have no column.
         """
         program, J, T = self.program, self.program.n_jobs, self.program.n_slots
         job, slot, X = self.job, self.slot, self.P + np.arange(len(self.job))
-        kept = np.flatnonzero(self.last)
-        whole = np.zeros(J, dtype=np.int64)
-        whole[self.of[kept]] = kept
         rows = RowBuilder(self.P + len(job))
         rows.add(T, [(slot, X, program.gpus[job])], -np.inf, program.capacity)
-        rows.add(J, [(job, X, 1.0), (self.of[kept], kept, -program.needed[self.of[kept]])], 0.0, 0.0)
+        kept = np.zeros(J, dtype=np.int64)
+        kept[self.of[self.last]] = self.last
+        leases = (self.of[self.last], self.last, -program.needed[self.of[self.last]])
+        rows.add(J, [(job, X, 1.0), leases], 0.0, 0.0)
         # none of the options that are due by then
         due = np.searchsorted(self.of * (T + 1) + self.due, job * (T + 1) + slot, side="right") - 1
         late = np.flatnonzero((due >= 0) & (self.of[due] == job))
         within = np.arange(len(late))
-        links = [(within, X[late], 1.0), (within, due[late], 1.0), (within, whole[job[late]], -1.0)]
+        links = [(within, X[late], 1.0), (within, due[late], 1.0), (within, kept[job[late]], -1.0)]
         rows.add(len(late), links, -np.inf, 0.0)
-        mixed = self._program(rows, program.gpus[job] * (slot == 0), np.ones(len(job)), program.gpus[job] > 1)
+        mixed = self._program(rows, program.gpus[job] * (slot == 0), 1.0, program.gpus[job] > 1)
         if near is not None:
-            mixed.upper[: self.P], later = near, self.follows + 1
-            mixed.lower[later] = np.maximum(mixed.lower[later], near[self.follows])
+            mixed.upper[: self.P] = (near >= 0)[self.of] & (self.due >= program.deadline[near][self.of])
         return mixed
-
-
-def first_slot(program: LeaseProgram, option: Ints, first_gpus: int) -> MixedProgram:
-    """The program of least ranks in slot 0 with options (J,) and the GPUs of slot 0 held: columns (J,), who runs there.
-
-    What a job has not done in slot 0 is asked of the slots that follow.
-    """
-    J, T = program.n_jobs, program.n_slots
-    taken = option >= 0
-    jobs = np.flatnonzero(taken)
-    asked = _asked(program.needed[jobs], np.clip(program.deadline[option[jobs]], 0, T), T)
-    rows = RowBuilder(J)
-    least, most = (first_gpus, first_gpus) if program.weight else (-np.inf, program.capacity[0])
-    rows.add(1, [(np.zeros(J, dtype=np.intp), np.arange(J), program.gpus)], least, most)
-    for width, gangs in _gangs(program, jobs):
-        fits = program.capacity // width
-        short = (gangs[:, None] * asked).sum(axis=0) - (np.cumsum(fits) - fits[0])
-        binding = np.flatnonzero(short > 0)
-        slot, row = np.nonzero((asked[:, binding] > 0).T & (gangs > 0))
-        rows.add(len(binding), [(slot, jobs[row], gangs[row])], short[binding], np.inf)
-    lower = np.zeros(J)
-    lower[jobs] = asked[:, 0] > 0
-    upper = (taken & (program.gpus <= program.capacity[0])).astype(np.float64)
-    return rows.program(program.ranks(option).astype(np.float64), lower, upper, np.ones(J, dtype=np.bool_))
-
-
-def _asked(needed: Ints, due: Ints, n_slots: int) -> Ints:
-    """(R, T) leases that are among the first 1 to T slots in any case."""
-    slots = np.arange(1, n_slots + 1)
-    asked: Ints = np.clip(needed[:, None] - np.maximum(due[:, None] - slots, 0), 0, slots)
-    return asked
-
-
-def _gangs(program: LeaseProgram, jobs: Ints) -> Iterator[tuple[int, Ints]]:
-    """For each width w, the whole w-fold gangs in a gang of some jobs; 0 for those that are narrower."""
-    for width in np.unique(program.gpus).tolist():
-        yield width, program.gpus[jobs] // width

@@ -1,4 +1,4 @@
-"""Solving the lease program: HiGHS, CBC through PuLP, and the greedy that published runs fell back to."""
+"""Solving the lease program: HiGHS, CBC, and the greedy that published runs fell back to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from formulations.core.solution import TOLERANCE
 from formulations.leases.packing import greedy_choice, slot_by_slot
 from formulations.leases.program import LeaseProgram
-from formulations.leases.rows import LeaseRows, first_slot
+from formulations.leases.rows import LeaseRows
 from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, at_vertex, solve_mixed
 from formulations.reference.stopping import StopRule
 from throughputs import InputError
@@ -75,15 +75,15 @@ def solve_leases(
     """The best schedule that keeps all jobs; where there is none, the best of those that keep the most.
 
     What the options ask of the first slots, which is a small program, says which options to choose and how many GPUs to
-    use in slot 0, and a second one who runs there; where a schedule to that is found by rule, it is optimal. Otherwise
-    the program is solved as it is stated; if it is large, with the options chosen and the next later one of each job:
-    gangs that do not fit beside each other then leave a gap, of 0.1 % in trials.
+    use in slot 0. The most urgent jobs run there, as far as these go; where a schedule to that is found by rule, it is
+    optimal. Otherwise the program is solved as it is stated; if it is large, without options that are due before the
+    ones chosen: gangs that do not fit beside each other then leave a gap, of 0.1 % in trials.
 
-    Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
-    chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
-    (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the program. The choice
-    among options of equal value, in later slots, and where the rule finds no schedule, is that of the solver. "solver"
-    leaves all of it to the solver, as the published code does, and takes the program as it is stated.
+    Optimal schedules abound, and only slot 0 is carried out before there is another program. "urgent" is as described:
+    by least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the
+    program. The choice among options of equal value, in later slots, and where the rule finds no schedule, is that of
+    the solver. "solver" leaves all of it to the solver, as the published code does, and takes the program as it is
+    stated.
 
     Parameters
     ----------
@@ -100,9 +100,6 @@ def solve_leases(
     return _Search(program, method, relative_gap, time_limit_seconds, urgent=tie_break == "urgent").run()
 
 
-_Schedule = tuple[Ints, Flags]
-
-
 class _Search:
     """One program in one solver."""
 
@@ -114,92 +111,83 @@ class _Search:
         self.until = self.started + seconds
         # half a GPU of slot 0, or half a unit of value where these do not count
         self.step = 0.5 * (abs(program.weight) or 1.0)
-        self.most = float(np.abs(program.option_values).sum()) + 1.0
-        self.relative_gap = relative_gap
-        self.bound = np.inf
-        self.note = ""
+        self.whole = relative_gap is None and not (program.option_values % 1.0).any()
+        most = np.zeros(program.n_jobs)
+        np.maximum.at(most, program.job, program.option_values)
+        self.gap = self.step if relative_gap is None else relative_gap * float(np.add.reduce(most))
+        self.bound, self.note = np.inf, ""
 
     def run(self) -> LeaseSolution:
         """The schedule, proof and status."""
         program, J = self.program, self.program.n_jobs
         if self.method == "greedy" or not J:
-            return self._solution(greedy_choice(program), "greedy")
+            return self._solution(*greedy_choice(program), "greedy")
         nothing = np.full(J, -1), np.zeros((J, program.n_slots), dtype=np.bool_)
         if not program.possible.any():
             self.bound, self.note = 0.0, "no deadline can be met"
-            return self._solution(nothing)
+            return self._solution(*nothing)
         # jobs without a possible option are dropped in any case
         for may_drop in (False, True):
             found, infeasible = self._searched(LeaseRows(program, may_drop=may_drop))
             if found is not None:
-                return self._solution(found)
+                return self._solution(*found)
             if not infeasible:
                 break
         self.bound = np.inf
-        return self._solution(nothing, "failed")
+        return self._solution(*nothing, "failed")
 
-    def _searched(self, rows: LeaseRows) -> tuple[_Schedule | None, bool]:
+    def _searched(self, rows: LeaseRows) -> tuple[tuple[Ints, Flags] | None, bool]:
         """A schedule; and whether it is proven that none exists."""
-        near = None
+        program, near = self.program, None
         if self.urgent:
-            answer = self._optimise(rows.demands(), rows.keep)
-            if answer.columns is None and answer.infeasible:
+            answer = self._optimise(rows.demands())
+            if answer.infeasible:
                 return None, True
             if answer.columns is not None:
-                option = rows.read(answer.columns)
-                self._note_bound(answer, rows.keep, option)
-                found = self._by_rule(option, int((rows.widths * np.rint(answer.columns[rows.P :])).sum()))
-                if found is not None:
-                    return found, False
-                near = np.rint(answer.columns[: rows.P]) if len(rows.job) > _LARGE else None
+                option = self._chosen(rows, answer)
+                schedule = slot_by_slot(program, option, rows.read_first(answer.columns, option))
+                if schedule is not None and self.bound - self._objective(option, schedule) <= self.gap + _ROUNDING:
+                    return (option, schedule), False
+                near = option if len(rows.job) > _LARGE else None
         stated = rows.stated(near)
-        answer = self._optimise(stated, rows.keep)
+        answer, before = self._optimise(stated), self.bound
         columns = None if answer.columns is None else at_vertex(stated, answer.columns, len(answer.columns))
         if columns is None:
             return None, answer.infeasible and near is None
-        found = rows.read(columns), rows.read_schedule(columns)
-        wrong = self.program.check(*found)
-        if wrong:
-            self.note = wrong
-            return None, False
-        if near is None:
-            self._note_bound(answer, rows.keep, found[0])
-        again = self._by_rule(found[0], self.program.worth(*found)[1]) if self.urgent else None
-        return again or found, False
+        found = self._chosen(rows, answer), rows.read_schedule(columns)
+        if near is not None:
+            self.bound = before
+        wrong = program.check(*found)
+        self.note = wrong or self.note
+        return None if wrong else found, False
 
-    def _by_rule(self, option: Ints, first_gpus: int) -> _Schedule | None:
-        """A schedule by rule, once demands say who is to run in slot 0; None where the rule finds none."""
-        columns = self._optimise(first_slot(self.program, option, first_gpus), presolve=False).columns
-        schedule = None if columns is None else slot_by_slot(self.program, option, columns > 0.5)
-        return None if schedule is None else (option, schedule)
+    def _chosen(self, rows: LeaseRows, answer: LinearAnswer) -> Ints:
+        """Options (J,); no schedule that keeps as many jobs has a larger objective than the answer's bound."""
+        assert answer.columns is not None
+        option = rows.read(answer.columns)
+        self.bound = min(self.bound, -answer.bound - rows.keep * int((option >= 0).sum()))
+        return option
 
-    def _note_bound(self, answer: LinearAnswer, keep: float, option: Ints) -> None:
-        """Take over a bound on the objective of schedules that keep as many jobs as `option`."""
-        self.bound = min(self.bound, -answer.bound - keep * int((option >= 0).sum()))
+    def _objective(self, option: Ints, schedule: Flags) -> float:
+        value, first_gpus = self.program.worth(option, schedule)
+        return value + self.program.weight * first_gpus
 
-    def _optimise(self, mixed: MixedProgram, keep: float = 0.0, *, presolve: bool = True) -> LinearAnswer:
-        # the gap is one of the objective without what keeping jobs counts
-        gap = self.step / self.most if self.relative_gap is None else self.relative_gap
-        gap *= self.most / (self.most + keep * self.program.n_jobs)
-        stop = StopRule(gap, seconds=self.until - perf_counter())
+    def _optimise(self, mixed: MixedProgram) -> LinearAnswer:
         try:
-            answer = solve_mixed(mixed, self.method, stop, presolve=presolve)
+            answer = solve_mixed(mixed, self.method, StopRule(0.0, self.gap, self.until - perf_counter()))
         except RuntimeError as error:
             answer = LinearAnswer(None, -np.inf, str(error))
         self.note = answer.note
         return answer
 
-    def _solution(self, found: _Schedule, status: str = "") -> LeaseSolution:
+    def _solution(self, option: Ints, schedule: Flags, status: str = "") -> LeaseSolution:
         """What was found, with its status by the bound unless it has another one."""
-        program, bound = self.program, self.bound
-        value, first_gpus = program.worth(*found)
-        objective = value + program.weight * first_gpus
-        whole = self.relative_gap is None and not (program.option_values % 1.0).any()
-        if whole and bound - objective <= self.step + _ROUNDING:
+        bound, objective = self.bound, self._objective(option, schedule)
+        if self.whole and bound - objective <= self.step + _ROUNDING:
             # objectives are multiples of twice the step
             bound = objective
         bound = max(bound, objective)
         if not status:
             status = "optimal" if bound - objective <= TOLERANCE * max(abs(objective), 1.0) else "feasible"
         seconds = perf_counter() - self.started
-        return LeaseSolution(*found, objective, bound, status, self.method, self.note, seconds)
+        return LeaseSolution(option, schedule, objective, bound, status, self.method, self.note, seconds)

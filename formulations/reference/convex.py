@@ -10,35 +10,29 @@ import numpy as np
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from formulations.stated.program import SOLVERS
 from formulations.statements import cp, shares
 from throughputs.arrays import Floats
-
-# Tighter than the solvers' defaults, which leave up to 3e-4 on finish-time fairness.
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "CLARABEL": {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 200},
-    "SCS": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20000},
-    "ECOS": {},
-}
 
 
 def solve_clarabel(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in Clarabel."""
-    return _solve(polytope, objective, "CLARABEL")
+    return _solve(polytope, objective, "clarabel")
 
 
 def solve_ecos(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in ECOS with its default settings."""
-    return _solve(polytope, objective, "ECOS")
+    return _solve(polytope, objective, "ecos")
 
 
 def solve_scs(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in SCS."""
-    return _solve(polytope, objective, "SCS")
+    return _solve(polytope, objective, "scs")
 
 
 def _solve(polytope: Polytope, objective: Objective, solver: str) -> Answer:
     problem = shares.best(polytope, objective)
-    found = point_of(problem, solver, **_OPTIONS[solver])
+    found = point_of(problem, solver.upper(), **SOLVERS[solver])
     prices, of_time = (rows.dual_value for rows in problem.constraints[-2:])
     return answer_of(polytope, found, prices, of_time, int(problem.solver_stats.num_iters or 0))
 

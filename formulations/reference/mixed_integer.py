@@ -1,12 +1,15 @@
-"""Linear programs with whole variables in HiGHS or, through PuLP, in CBC: one model, and one rule for when it stops."""
+"""Linear programs with whole variables in HiGHS or in CBC, which comes with PuLP: one model, one rule for the end."""
 
 from __future__ import annotations
 
 import math
+import subprocess
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Self
 
@@ -14,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from formulations.reference.stopping import StopRule
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import dot
 
 TIGHT: dict[str, Any] = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -24,9 +27,6 @@ _LARGEST_COST = 1e6
 """Larger coefficients of an objective are scaled down to this, as solvers' tolerances are absolute."""
 
 _WHOLE_TOLERANCE = 1e-6
-
-_KEPT = 1e-6
-"""By so much a point that CBC has written with eight digits may violate rows that it keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +80,6 @@ class MixedProgram:
             row_upper=np.concatenate([self.row_upper, upper]),
         )
 
-    def violation(self, point: Floats) -> float:
-        """By how much the row that is violated most is."""
-        values = self.matrix @ point
-        return float(np.maximum(values - self.row_upper, self.row_lower - values).max(initial=0.0))
-
 
 @dataclass(frozen=True, eq=False)
 class LinearAnswer:
@@ -118,23 +113,16 @@ class RowBuilder:
     """Collects the entries of sparse rows, block by block."""
 
     def __init__(self, n_columns: int) -> None:
-        self.n_columns = n_columns
-        self.rows: list[Positions] = []
-        self.columns: list[Positions] = []
-        self.values: list[Floats] = []
-        self.lower: list[Floats] = []
-        self.upper: list[Floats] = []
-        self.count = 0
+        self.n_columns, self.count = n_columns, 0
+        self.entries: list[Any] = []
+        self.limits: list[Any] = []
 
     def add(self, n_rows: int, blocks: list[tuple[Any, Any, Any]], lower: Any, upper: Any) -> None:
         """Rows with entries of (row within the block, column, value), each of them broadcast against the others."""
         for rows, columns, values in blocks:
-            row, column, value = np.broadcast_arrays(rows, columns, values)
-            self.rows.append(row.ravel() + self.count)
-            self.columns.append(column.ravel())
-            self.values.append(value.ravel().astype(np.float64))
-        self.lower.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), n_rows))
-        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=np.float64), n_rows))
+            entries = np.broadcast_arrays(np.asarray(rows) + self.count, columns, values)
+            self.entries.append([part.ravel() for part in entries])
+        self.limits.append(np.broadcast_to(np.stack(np.broadcast_arrays(lower, upper), axis=-1), (n_rows, 2)))
         self.count += n_rows
 
     @property
@@ -142,13 +130,15 @@ class RowBuilder:
         """The rows, and their lower and upper limits."""
         from scipy.sparse import csr_matrix
 
-        entries = (np.concatenate(self.values), (np.concatenate(self.rows), np.concatenate(self.columns)))
-        matrix = csr_matrix(entries, shape=(self.count, self.n_columns))
-        return matrix, np.concatenate(self.lower), np.concatenate(self.upper)
+        rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
+        matrix = csr_matrix((values.astype(np.float64), (rows, columns)), shape=(self.count, self.n_columns))
+        lower, upper = np.concatenate(self.limits).astype(np.float64).T
+        return matrix, lower, upper
 
-    def program(self, cost: Floats, lower: Floats, upper: Floats, whole: Flags) -> MixedProgram:
+    def program(self, cost: Floats, lower: ArrayLike, upper: ArrayLike, whole: ArrayLike) -> MixedProgram:
         """The program of all rows collected."""
-        return MixedProgram(cost, lower, upper, whole, *self.collected)
+        matrix, least, most = self.collected
+        return MixedProgram.of(matrix, cost, (least, most), lower=lower, upper=upper, whole=whole)
 
 
 class Highs:
@@ -171,21 +161,15 @@ class Highs:
 
         self._highs: Any = highspy
         self.whole = bool(program.whole.any())
-        R, C = program.matrix.shape
-        model: Any = highspy.HighsLp()
-        model.num_row_, model.num_col_ = R, C
-        model.sense_ = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
-        model.col_cost_, model.col_lower_, model.col_upper_ = program.cost, program.lower, program.upper
-        model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.num_row_, model.a_matrix_.num_col_ = R, C
-        model.a_matrix_.start_, model.a_matrix_.index_ = program.matrix.indptr, program.matrix.indices
-        model.a_matrix_.value_ = program.matrix.data
-        if self.whole:
-            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-            model.integrality_ = [kinds[int(each)] for each in program.whole]
-        self.solver = new_solver(options or {})
-        self._accepted(self.solver.passModel(model), "model")
+        self.solver = _silent_highs()()
+        self._set({"output_flag": False, "log_to_console": False, "threads": 1, **(options or {})})
+        matrix, (R, C) = program.matrix, program.matrix.shape
+        sense = highspy.ObjSense.kMaximize if program.maximise else highspy.ObjSense.kMinimize
+        sizes = C, R, matrix.nnz, int(highspy.MatrixFormat.kRowwise), int(sense), 0.0
+        limits = program.lower, program.upper, program.row_lower, program.row_upper
+        entries = matrix.indptr, matrix.indices, matrix.data
+        status = self.solver.passModel(*sizes, program.cost, *limits, *entries, program.whole.astype(np.int32))
+        self._accepted(status, "model")
 
     def solve(
         self,
@@ -203,7 +187,8 @@ class Highs:
         stop : no limit when omitted.
         start : columns to start from.
         relaxed : without the demand for whole variables.
-        presolve, most_nodes : options of HiGHS, from now on.
+        presolve, most_nodes : options of HiGHS, from now on; to presolve costs more than it saves on few rows that
+            hold most columns each.
         """
         solver, statuses = self.solver, self._highs.HighsModelStatus
         if start is not None:
@@ -213,13 +198,12 @@ class Highs:
         asked: dict[str, Any] = {"presolve": presolve, "mip_max_nodes": most_nodes}
         asked = {name: value for name, value in asked.items() if value is not None}
         if stop is not None:
-            asked |= stop.for_highs()
+            asked |= stop.as_options("mip_rel_gap", "mip_abs_gap", "time_limit")
             # HiGHS counts the time of all its runs
             asked["time_limit"] += solver.getRunTime()
         if self.whole:
             asked["solve_relaxation"] = relaxed
-        for name, value in asked.items():
-            self._accepted(solver.setOptionValue(name, value), f"option {name}={value}")
+        self._set(asked)
         solver.run()
         status, info = solver.getModelStatus(), solver.getInfo()
         note, proven = str(solver.modelStatusToString(status)), status == statuses.kOptimal
@@ -255,21 +239,14 @@ class Highs:
             self.solver.addCols(C, cost, np.zeros(C), most, matrix.nnz, starts, indices, matrix.data), "columns"
         )
 
+    def _set(self, options: Mapping[str, Any]) -> None:
+        for name, value in options.items():
+            self._accepted(self.solver.setOptionValue(name, value), f"option {name}={value}")
+
     def _accepted(self, status: Any, what: str) -> None:
         # HiGHS reports an unknown option or a refused value by its return code alone
         if status == self._highs.HighsStatus.kError:
             raise RuntimeError(f"HiGHS refused the {what}")
-
-
-def new_solver(options: Mapping[str, Any]) -> Any:
-    """A silent HiGHS of one thread; RuntimeError for an option that it does not take."""
-    import highspy
-
-    solver = _silent_highs()()
-    for option, value in {"output_flag": False, "log_to_console": False, "threads": 1, **options}.items():
-        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-            raise RuntimeError(f"HiGHS refused the option {option}={value}")
-    return solver
 
 
 @cache
@@ -286,14 +263,14 @@ def _silent_highs() -> Any:
     return SilentHighs
 
 
-class Cbc:
+class Cbc(Highs):
     """A program in CBC on one thread, from the beginning each time; see `Highs`.
 
     CBC's preprocessing of whole columns may, in version 2.10, fix them wrongly and end "optimal" beside the optimum
     (tests/formulations/test_leases.py has such a program), or at a point that does not keep the rows
-    (tests/formulations/test_columns.py); without it CBC crashes where there is no point at all. So a program with
-    whole columns for which it found a point is solved again without, and the better point that keeps the rows counts;
-    it is proven where that second search has proven it.
+    (tests/formulations/test_columns.py); without it CBC crashes where there is no point at all. So programs with whole
+    columns are solved without, and once more with it where that finds nothing; a point of this second search is
+    unproven.
 
     Parameters
     ----------
@@ -304,111 +281,62 @@ class Cbc:
     rounding = 5e-9
 
     def __init__(self, program: MixedProgram, options: Mapping[str, Any] | None = None) -> None:
-        self.program, self.options = program, options or {}
+        super().__init__(program, {"small_matrix_value": 1e-12})
+        self.options, self.maximise = options or {}, program.maximise
 
     def solve(self, stop: StopRule | None = None, *, relaxed: bool = False, **_: Any) -> LinearAnswer:
         """What CBC finds; it takes no start, and presolves as it likes."""
-        stop, program = stop or StopRule(), self.program
-        whole = program.whole & (not relaxed)
+        stop, whole = stop or StopRule(), self.whole and not relaxed
+        until = perf_counter() + stop.seconds
+        if not whole:
+            return self._search(stop, whole=False)
+        try:
+            found = self._search(stop, "-preprocess=off")
+        except RuntimeError as error:
+            found = LinearAnswer(None, math.inf, str(error))
+        if found.columns is not None:
+            return found
+        found = self._search(replace(stop, seconds=until - perf_counter()))
+        return found if found.columns is None else replace(found, proven=False, bound=-math.inf)
+
+    def _search(self, stop: StopRule, *more: str, whole: bool = True) -> LinearAnswer:
+        """One search by CBC's command in the file that HiGHS writes; RuntimeError where it fails."""
         with warnings.catch_warnings():
             # PuLP 3 announces PuLP 4, which the pinned range excludes
             warnings.simplefilter("ignore", DeprecationWarning)
-            import pulp
+            from pulp import PULP_CBC_CMD
 
-            model = pulp.LpProblem("program", pulp.LpMaximize if program.maximise else pulp.LpMinimize)
-            kinds = np.where(whole, "Integer", "Continuous")
-            columns = zip(program.lower.tolist(), program.upper.tolist(), kinds, strict=True)
-            x = [
-                pulp.LpVariable(f"x{at}", least, None if math.isinf(most) else most, str(kind))
-                for at, (least, most, kind) in enumerate(columns)
-            ]
-            model += pulp.lpSum(float(value) * x[at] for at, value in enumerate(program.cost) if value)
-            matrix, of_row = program.matrix, []
-            limits = zip(program.row_lower.tolist(), program.row_upper.tolist(), strict=True)
-            for row, (least, most) in enumerate(limits):
-                entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-                terms = zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
-                total = pulp.LpAffineExpression([(x[at], value) for at, value in terms])
-                if not len(total):
-                    if least > 0 or most < 0:
-                        note = "a row without entries cannot be kept"
-                        return LinearAnswer(None, math.inf, note, infeasible=True, proven=True)
-                    continue
-                kept = [total == most] if least == most else []
-                if least < most < math.inf:
-                    kept.append(total <= most)
-                if -math.inf < least < most:
-                    kept.append(total >= least)
-                for limit in kept:
-                    model += limit
-                    of_row.append(row)
-            # a name and its value are one option for PuLP: each gets one hyphen
-            given = [f"{name} {value}" for name, value in self.options.items()]
-            until = perf_counter() + stop.seconds
-
-            def search(*more: str) -> LinearAnswer:
-                rest = replace(stop, seconds=until - perf_counter()).for_cbc()
-                try:
-                    model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **rest))
-                except pulp.PulpSolverError as error:
-                    raise RuntimeError(f"CBC failed: {error}") from error
-                return self._read(model, x, np.array(of_row, dtype=np.int64), stop, linear=not whole.any())
-
-            found = search()
-            if found.columns is None or not whole.any():
-                return found
-            again = search("preprocess off")
-        if again.columns is None:
-            return replace(found, proven=False, bound=-math.inf)
-        sign = -1.0 if program.maximise else 1.0
-        kept_too = program.violation(found.columns) <= max(_KEPT, program.violation(again.columns))
-        first_is_better = sign * dot(program.cost, found.columns) < sign * dot(program.cost, again.columns)
-        better = found if kept_too and first_is_better else again
-        bound = self._bound(better.columns, stop) if again.proven else -math.inf
-        return replace(better, proven=again.proven, bound=bound)
-
-    def set_cost(self, cost: Floats) -> None:
-        """Another objective."""
-        self.program = replace(self.program, cost=cost)
-
-    def add_rows(self, matrix: Any, lower: Floats, upper: Floats) -> None:
-        """Rows that hold from now on; `matrix` by rows."""
-        self.program = self.program.with_rows(matrix, lower, upper)
-
-    def add_columns(self, matrix: Any, cost: Floats) -> None:
-        """Columns of at least 0; `matrix` by columns."""
-        from scipy.sparse import csr_array, hstack
-
-        program, C = self.program, len(cost)
-        self.program = MixedProgram.of(
-            csr_array(hstack([program.matrix, matrix], format="csr")),
-            np.concatenate([program.cost, cost]),
-            (program.row_lower, program.row_upper),
-            lower=np.append(program.lower, np.zeros(C)),
-            upper=np.append(program.upper, np.full(C, np.inf)),
-            whole=np.append(program.whole, np.zeros(C, dtype=bool)),
-            maximise=program.maximise,
-        )
-
-    def _read(self, model: Any, x: list[Any], of_row: Ints, stop: StopRule, *, linear: bool) -> LinearAnswer:
-        """What PuLP has read of CBC's answer; `of_row` says which row each of its constraints belongs to."""
-        import pulp
-
-        note = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
-        if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-            none = model.status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded)
-            return LinearAnswer(None, math.inf if none else -math.inf, note, infeasible=none, proven=none)
-        multipliers = [constraint.pi or 0.0 for constraint in model.constraints.values()]
-        duals = np.bincount(of_row, multipliers, minlength=len(self.program.row_lower)).astype(np.float64)
-        point = np.array([variable.value() or 0.0 for variable in x])
-        proven = model.sol_status == pulp.LpSolutionOptimal
-        bound = self._bound(point, stop, linear=linear) if proven else -math.inf
-        return LinearAnswer(point, bound, note, duals if linear else None, proven=proven)
-
-    def _bound(self, point: Any, stop: StopRule, *, linear: bool = False) -> float:
-        """CBC tells PuLP no bound; within its gap is what it says when it stops by itself."""
-        cost = dot(self.program.cost, point)
-        return cost if linear else cost - (-1.0 if self.program.maximise else 1.0) * stop.distance(cost)
+            cbc = PULP_CBC_CMD(msg=False).path
+        # by default CBC leaves out points that are better by less than 1e-5
+        options = {"threads": 1, "increment": 0.0, **stop.as_options("ratio", "allow", "sec"), **self.options}
+        asked = [*(f"-{name}={value}" for name, value in options.items()), *more]
+        with TemporaryDirectory() as folder:
+            stated, found = Path(folder) / "program.mps", Path(folder) / "found.txt"
+            self.solver.writeModel(str(stated))
+            asked += ["-max"] * self.maximise
+            asked += ["-solve" if whole else "-initialSolve", "-printingOptions", "all", "-solution", str(found)]
+            ended = subprocess.run([cbc, str(stated), *asked], capture_output=True, check=False)
+            if ended.returncode or not found.exists():
+                raise RuntimeError(f"CBC failed with {ended.returncode}")
+            note, *lines = found.read_text().splitlines()
+        word = note.split()
+        if word[0] in ("Infeasible", "Integer", "Unbounded"):
+            return LinearAnswer(None, math.inf, note, infeasible=True, proven=True)
+        proven = word[0] == "Optimal"
+        if not proven and word[4:5] != ["objective"]:
+            return LinearAnswer(None, -math.inf, note)
+        # number, name, value and multiplier of each row, then of each column; stars where it violates its limits
+        values, multipliers = np.array([line.replace("**", "").split()[2:] for line in lines], dtype=np.float64).T
+        lp = self.solver.getLp()
+        # rows without a limit are not in the file
+        rows = np.flatnonzero(np.isfinite(lp.row_lower_) | np.isfinite(lp.row_upper_))
+        point, duals = values[len(rows) :], np.zeros(lp.num_row_)
+        duals[rows] = multipliers[: len(rows)]
+        bound = dot(np.asarray(lp.col_cost_), point)
+        if whole:
+            # CBC tells no bound; within its gap is what it says when it stops by itself
+            bound += (1.0 if self.maximise else -1.0) * stop.distance(bound)
+        return LinearAnswer(point, bound if proven else -math.inf, note, None if whole else duals, proven=proven)
 
 
 MODELS: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}
@@ -417,39 +345,23 @@ MODELS: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}
 _SEEDS: dict[str, dict[str, Any]] = {"highs": {"random_seed": 0}, "cbc": {"randomCbcSeed": "1"}}
 
 
-def solve_mixed(
-    program: MixedProgram,
-    solver: str,
-    stop: StopRule,
-    *,
-    start: Floats | None = None,
-    most_nodes: int | None = None,
-    presolve: bool = True,
-) -> LinearAnswer:
-    """Solve with "highs" or "cbc", on one thread.
+def solve_mixed(program: MixedProgram, solver: str, stop: StopRule, **search: Any) -> LinearAnswer:
+    """Solve with "highs" or "cbc", on one thread; `search` are arguments of `Highs.solve`.
 
-    HiGHS may be given a solution to start from and a limit of nodes, and may go without `presolve`, which costs more
-    than it saves on few rows that hold most columns each. Costs that are too large for a solver in double precision are
-    scaled down with the absolute gap, and the bound is scaled back.
+    Costs that are too large for a solver in double precision are scaled down with the absolute gap, and bound and
+    multipliers are scaled back.
     """
-    scale, scaled = _scaled(program)
+    scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
     stop = replace(stop, absolute_gap=stop.absolute_gap / scale)
-    model = MODELS[solver](scaled, _SEEDS[solver])
-    answer = model.solve(stop, start=start, presolve=None if presolve else "off", most_nodes=most_nodes)
-    return replace(answer, bound=answer.bound * scale)
-
-
-def solve_linear(program: MixedProgram) -> LinearAnswer:
-    """Solve without the demand for whole variables, in HiGHS; with the multipliers of the rows."""
-    scale, scaled = _scaled(program)
-    answer = Highs(replace(scaled, whole=np.zeros_like(program.whole)), _SEEDS["highs"]).solve()
+    model = MODELS[solver](replace(program, cost=program.cost / scale), _SEEDS[solver])
+    answer = model.solve(stop, **search)
     duals = None if answer.row_duals is None else answer.row_duals * scale
     return replace(answer, bound=answer.bound * scale, row_duals=duals)
 
 
-def _scaled(program: MixedProgram) -> tuple[float, MixedProgram]:
-    scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
-    return scale, replace(program, cost=program.cost / scale)
+def solve_linear(program: MixedProgram) -> LinearAnswer:
+    """Solve without the demand for whole variables, in HiGHS; with the multipliers of the rows."""
+    return solve_mixed(replace(program, whole=np.zeros_like(program.whole)), "highs", StopRule(seconds=math.inf))
 
 
 def at_vertex(program: MixedProgram, columns: Floats, n_columns: int) -> Floats | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 TIME_LIMIT_SECONDS = 60.0
 """Limit where nothing else is said."""
@@ -28,18 +27,10 @@ class StopRule:
     absolute_gap: float = 1e-6
     seconds: float = TIME_LIMIT_SECONDS
 
-    @property
-    def limit(self) -> float:
-        """Seconds as every solver takes them."""
-        return min(max(self.seconds, _LEAST_SECONDS), _MOST_SECONDS)
-
-    def for_highs(self) -> dict[str, Any]:
-        """Options of HiGHS."""
-        return {"mip_rel_gap": self.relative_gap, "mip_abs_gap": self.absolute_gap, "time_limit": self.limit}
-
-    def for_cbc(self) -> dict[str, Any]:
-        """Arguments of PuLP's CBC."""
-        return {"gapRel": self.relative_gap, "gapAbs": self.absolute_gap, "timeLimit": self.limit}
+    def as_options(self, relative: str, absolute: str, seconds: str) -> dict[str, float]:
+        """Options of a solver that has these names for relative gap, absolute gap and time limit."""
+        limit = min(max(self.seconds, _LEAST_SECONDS), _MOST_SECONDS)
+        return {relative: self.relative_gap, absolute: self.absolute_gap, seconds: limit}
 
     def distance(self, objective: float) -> float:
         """How far from the bound a solver that has stopped by itself may be."""

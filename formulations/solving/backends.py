@@ -74,7 +74,7 @@ BACKENDS: dict[str, Backend] = {
         Backend("prices", "formulations.prices.search", "solve"),
         # interior point on the structure: M prices, a block per job class
         Backend("structured", "formulations.interior_point.structured", "solve"),
-        # direct sparse linear programs in HiGHS, and through PuLP in CBC
+        # direct sparse linear programs in HiGHS, and in CBC
         Backend("highs", "formulations.reference.linear", "solve_highs"),
         Backend("cbc", "formulations.reference.linear", "solve_cbc"),
         # statements in cvxpy: interior points, and operator splitting of low accuracy

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from formulations.stated.cones import Cones
+from formulations.stated.cones import into_dual, scaling
 from throughputs.arrays import Flags, Floats, Ints
 from throughputs.numerics import dot
 
 _STEPS = 5
 """Times that multipliers are moved at most; after two the rest is usually rounding."""
 
-_NEGLIGIBLE = (0.0, 1e-12, 1e-10, 1e-8)
-"""Parts of the largest multiplier below which others are taken for 0, in turn until there is a proof: to move what is
-next to nothing so that nothing remains is beyond rounding."""
+_NEGLIGIBLE = 1e-10
+"""Part of the largest multiplier below which others are taken for 0: to move what is next to nothing so that nothing
+remains is beyond rounding."""
 
 _ROUNDING = 1e-11
 """Part of the terms of a sum up to which the sum is taken for 0."""
@@ -44,7 +44,7 @@ class ConicForm:
     cost, limit : (C,) c and (R,) b.
     matrix : A (R, C), sparse.
     quadratic : P (C, C), sparse, symmetric; None for none.
-    cones : K.
+    cones : dimensions of K, as cvxpy states them.
     job : (C,) the job whose share of time a column is; -1 for all other columns.
     """
 
@@ -52,7 +52,7 @@ class ConicForm:
     limit: Floats
     matrix: Any
     quadratic: Any
-    cones: Cones
+    cones: Any
     job: Ints
 
     def slope(self, point: Floats) -> Floats:
@@ -74,19 +74,10 @@ def lower_bound(form: ConicForm, point: Floats, multipliers: Floats) -> tuple[fl
     """
     if not (np.isfinite(point).all() and np.isfinite(multipliers).all()):
         return -np.inf, np.zeros_like(multipliers)
-    size, found = np.abs(multipliers), (-np.inf, np.zeros_like(multipliers))
-    for negligible in _NEGLIGIBLE:
-        kept = np.where(size > negligible * size.max(initial=0.0), multipliers, 0.0)
-        found = _bound(form, point, kept)
-        if np.isfinite(found[0]):
-            break
-    return found
-
-
-def _bound(form: ConicForm, point: Floats, multipliers: Floats) -> tuple[float, Floats]:
-    """What these multipliers prove once they are in K* and leave no residual."""
+    size = np.abs(multipliers)
+    multipliers = np.where(size > _NEGLIGIBLE * size.max(initial=0.0), multipliers, 0.0)
     slope, free = form.slope(point), form.job < 0
-    z = _without_residual(form, slope, free, form.cones.into_dual(multipliers))
+    z = _without_residual(form, slope, free, into_dual(form.cones, multipliers))
     if not np.isfinite(z).all():
         return -np.inf, np.zeros_like(z)
     residual = slope + form.matrix.T.dot(z)
@@ -112,11 +103,11 @@ def _without_residual(form: ConicForm, slope: Floats, free: Flags, multipliers: 
         residual = slope[free] + rows.T.dot(z)
         if not (np.abs(residual) > 0.01 * _ROUNDING * terms).any():
             break
-        weighted = form.cones.scaling(z).dot(rows)
+        weighted = scaling(form.cones, z).dot(rows)
         system = rows.T.dot(weighted)
         shift = 1e-14 * float(np.max(system.diagonal(), initial=0.0)) or 1.0
         step = spsolve((system + diags_array(np.full(rows.shape[1], shift))).tocsc(), -residual)
-        z = form.cones.into_dual(z + weighted.dot(np.atleast_1d(step)))
+        z = into_dual(form.cones, z + weighted.dot(np.atleast_1d(step)))
         if not np.isfinite(z).all():
             break
     return z

@@ -7,7 +7,6 @@ prove a bound; a solver's are in it up to its tolerance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,70 +27,50 @@ _ACROSS = 1e-4
 """Part of its size by which a multiplier of a second-order cone may be moved across the ray that it is on, squared."""
 
 
-@dataclass(frozen=True)
-class Cones:
-    """The product of cones of a program's rows.
+def provable(dims: Any) -> bool:
+    """Whether cones of these dimensions, as cvxpy states them, are all of a kind known here."""
+    return not (dims.psd or getattr(dims, "pnd", None))
 
-    Attributes
-    ----------
-    equations, inequalities : numbers of rows.
-    second_order : rows of each second-order cone ``|s_2..| <= s_1``.
-    exponential : number of exponential cones ``s_2 exp(s_1 / s_2) <= s_3``.
-    power : exponent a of each power cone ``s_1^a s_2^(1 - a) >= |s_3|``.
+
+def _blocks(dims: Any, z: Floats) -> tuple[Floats, Floats, list[Floats], Floats, list[Floats]]:
+    """Views of multipliers (R,) by cone.
+
+    Of equations; of inequalities; of each second-order cone ``|s_2..| <= s_1``; of all exponential cones
+    ``s_2 exp(s_1 / s_2) <= s_3``; of each power cone ``s_1^a s_2^(1 - a) >= |s_3|``.
     """
+    lengths = [dims.zero, dims.nonneg, *dims.soc, 3 * dims.exp, *(3 for _ in dims.p3d)]
+    equations, inequalities, *rest, _ = np.split(z, np.cumsum(lengths))
+    n = len(dims.soc)
+    return equations, inequalities, rest[:n], rest[n], rest[n + 1 :]
 
-    equations: int
-    inequalities: int
-    second_order: tuple[int, ...]
-    exponential: int
-    power: tuple[float, ...]
 
-    @classmethod
-    def of(cls, dims: Any) -> Cones | None:
-        """From the dimensions that cvxpy states; None where there are cones of other kinds."""
-        if dims.psd or getattr(dims, "pnd", None):
-            return None
-        return cls(dims.zero, dims.nonneg, tuple(dims.soc), dims.exp, tuple(dims.p3d))
+def into_dual(dims: Any, multipliers: Floats) -> Floats:
+    """(R,) multipliers in the dual cone, as close to those given as raising a few of them brings them there."""
+    z = multipliers.copy()
+    _, inequalities, second_order, exponential, power = _blocks(dims, z)
+    np.maximum(inequalities, 0.0, out=inequalities)
+    for one in second_order:
+        one[0] = max(one[0], _norm(one[1:]) * _UP)
+    exponential[:] = _into_dual_exponential(exponential.reshape(-1, 3)).ravel()
+    for one, exponent in zip(power, dims.p3d, strict=True):
+        one[:] = _into_dual_power(one, exponent)
+    return z
 
-    def into_dual(self, multipliers: Floats) -> Floats:
-        """(R,) multipliers in the dual cone, as close to those given as raising a few of them brings them there."""
-        z = multipliers.copy()
-        at = self.equations
-        z[at : at + self.inequalities] = np.maximum(z[at : at + self.inequalities], 0.0)
-        at += self.inequalities
-        for size in self.second_order:
-            z[at] = max(z[at], _norm(z[at + 1 : at + size]) * _UP)
-            at += size
-        three = z[at : at + 3 * self.exponential].reshape(-1, 3)
-        three[:] = _into_dual_exponential(three)
-        at += 3 * self.exponential
-        for exponent in self.power:
-            z[at : at + 3] = _into_dual_power(z[at : at + 3], exponent)
-            at += 3
-        return z
 
-    def scaling(self, multipliers: Floats) -> Any:
-        """(R, R) sparse, positive: directions in which multipliers can be moved by about as much as it says.
+def scaling(dims: Any, multipliers: Floats) -> Any:
+    """(R, R) sparse, positive: directions in which multipliers can be moved by about as much as it says.
 
-        Equations' freely, others' in proportion to their size; those of a second-order cone along its own scaling
-        (Nesterov and Todd), so that one on the boundary moves along its ray, and hardly across.
-        """
-        from scipy.sparse import block_diag, diags_array
+    Equations' freely, others' in proportion to their size; those of a second-order cone along the ray that they are on,
+    so that one on the boundary stays there, and hardly across.
+    """
+    from scipy.sparse import block_diag, diags_array
 
-        size = np.abs(multipliers)
-        size[: self.equations] = size.max(initial=0.0)
-        blocks, at = [], self.equations + self.inequalities
-        plain = size**2
-        for rows in self.second_order:
-            z = multipliers[at : at + rows]
-            reflected = np.diag(np.where(np.arange(rows) == 0, 1.0, -1.0))
-            determinant = max(float(z[0] ** 2 - np.add.reduce(z[1:] ** 2)), 0.0)
-            blocks.append(
-                2.0 * z[:, None] * z[None, :] - determinant * reflected + np.diag(_ACROSS * plain[at : at + rows])
-            )
-            at += rows
-        before, after = diags_array(plain[: self.equations + self.inequalities]), diags_array(plain[at:])
-        return block_diag([before, *blocks, after], format="csr")
+    equations, inequalities, second_order, exponential, power = _blocks(dims, multipliers)
+    largest = np.abs(multipliers).max(initial=0.0)
+    plain = diags_array(np.concatenate([np.full_like(equations, largest), inequalities]) ** 2)
+    rays = [z[:, None] * z + np.diag(_ACROSS * z**2) for z in second_order]
+    blocks: list[Any] = [plain, *rays, diags_array(np.concatenate([exponential, *power]) ** 2)]
+    return block_diag(blocks, format="csr")
 
 
 def _norm(values: Floats) -> float:

@@ -77,12 +77,12 @@ def test_the_order_of_the_greedy(program: LeaseProgram, schedule: list[list[int]
     assert (option >= 0).tolist() == [any(row) for row in schedule]
 
 
-def test_who_has_most_leases_left_comes_first() -> None:
-    """Slots 3, 2 and 1 of two GPUs, from the last one on: wide gangs first would give slot 3 to the second job."""
-    program = program_of("1x2<4 2x1<4", "0 2 2 2")
+def test_of_one_width_who_has_most_leases_left_comes_first() -> None:
+    """Slots 3, 2 and 1 of one GPU, from the last one on."""
+    program = program_of("1x1<4 1x2<4", "0 1 1 1")
     schedule = slot_by_slot(program, np.arange(2), np.zeros(2, dtype=np.bool_))
     assert schedule is not None
-    assert schedule.astype(int).tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
+    assert schedule.astype(int).tolist() == [[0, 0, 1, 0], [0, 1, 0, 1]]
 
 
 def test_who_needs_every_slot_that_is_left_comes_before_wide_gangs() -> None:
@@ -146,10 +146,10 @@ def test_columns_that_are_refused(column: str, value: Any, message: str) -> None
         replace(good, **{column: value if isinstance(value, str) else np.array(value)})
 
 
-def test_ranks_of_jobs_that_are_dropped_count_all_slots() -> None:
+def test_the_urgency_of_jobs_that_are_dropped_counts_all_slots() -> None:
     """Slack: 2 - 1 of the first; of the second, which has no option, five slots less one lease; 4 - 2 of the third."""
     program = program_of("1x1<2 1x1<1 1x2<4", "1 1 1 1 1")
-    assert program.ranks(np.array([0, -1, 2])).tolist() == [0, 2, 1]
+    assert program.by_urgency(np.array([0, -1, 2])).tolist() == [0, 2, 1]
 
 
 def test_a_solver_that_fails_has_no_answer(monkeypatch) -> None:
@@ -169,7 +169,7 @@ def test_wide_gangs_first_finds_what_most_leases_first_does_not() -> None:
     assert schedule.astype(int).tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
 
 
-def test_ranks_go_by_slack_then_gpus_then_leases() -> None:
+def test_urgency_goes_by_slack_then_gpus_then_leases() -> None:
     # slack 4, and 3 for the others: the widest, the one that needs two leases, then in order
     program = program_of("1x1<5 1x1<4 4x1<4 1x2<5 1x1<4", "8 8 8 8 8 8 8 8")
-    assert program.ranks(np.arange(5)).tolist() == [4, 2, 0, 1, 3]
+    assert program.by_urgency(np.arange(5)).tolist() == [2, 3, 1, 4, 0]

@@ -103,7 +103,7 @@ def least_ranks(program: LeaseProgram, option: NDArray[np.int64], first_gpus: in
     for rows in product(product((0, 1), repeat=program.n_slots), repeat=program.n_jobs):
         schedule = np.array(rows, dtype=bool)
         if program.check(option, schedule) == "" and program.worth(option, schedule)[1] == first_gpus:
-            sums.append(int(program.ranks(option)[schedule[:, 0]].sum()))
+            sums.append(int(np.argsort(program.by_urgency(option))[schedule[:, 0]].sum()))
     return min(sums)
 
 
@@ -128,7 +128,7 @@ def test_small_programs_by_enumeration(drawn: LeaseProgram, method: str, alike: 
         assert objective - 1e-6 <= found.bound <= objective + 0.5 * abs(program.weight) + 1e-6
         if alike and tie_break == "urgent" and kept:
             assert slot_by_slot(program, found.option, found.schedule[:, 0]) is not None
-            ranks = int(program.ranks(found.option)[found.schedule[:, 0]].sum())
+            ranks = int(np.argsort(program.by_urgency(found.option))[found.schedule[:, 0]].sum())
             assert ranks == least_ranks(program, found.option, program.worth(found.option, found.schedule)[1])
 
 

@@ -1,4 +1,4 @@
-"""Packing two jobs on the same GPUs: limits, the published greedy, and the best pairs with their proof."""
+"""Packing two jobs on the same GPUs: limits, the published greedy, and the best pairs (proven in `test_statements`)."""
 
 from __future__ import annotations
 
@@ -65,18 +65,11 @@ def test_limits_are_what_they_say(case: Case) -> None:
 
 @settings(max_examples=40)
 @given(cases)
-def test_the_best_pairs_keep_the_limits_and_are_proven(case: Case) -> None:
-    found = best_pairs(case.guests, case.hosts, case.retained, case.limits, **case.times)
-    pairs = [(i, j) for i, j in enumerate(found.host.tolist()) if j >= 0]
-    assert len({j for _, j in pairs}) == len(pairs)
-    assert all(case.may_share(i, j) for i, j in pairs)
+def test_the_best_pairs_keep_the_limits_and_save_something(case: Case) -> None:
     savings = pair_savings(case.guests, case.hosts, case.retained, case.limits, **case.times)
-    assert (found.guest_prices >= 0).all()
-    assert (found.host_prices >= 0).all()
-    slack = found.guest_prices[:, None] + found.host_prices - savings
-    assert (slack >= -1e-9 * max(found.bound, 1.0)).all()
-    assert found.gap <= 1e-9
-    assert all(savings[i, j] > 0 for i, j in pairs)
+    pairs = [(i, j) for i, j in enumerate(best_pairs(savings).tolist()) if j >= 0]
+    assert len({j for _, j in pairs}) == len(pairs)
+    assert all(case.may_share(i, j) and savings[i, j] > 0 for i, j in pairs)
 
 
 @settings(max_examples=40)
@@ -132,7 +125,7 @@ def test_a_job_that_starts_is_a_host_for_the_next_one() -> None:
             r"'retained\[0, 0\]': found -1.0",
         ),
         (
-            lambda: best_pairs(
+            lambda: pair_savings(
                 *[PackingJobs([1], [0], [1.0], [0])] * 2,
                 [[1.0]],
                 PackingLimits(),

@@ -141,7 +141,7 @@ def test_rows_between_jobs_have_their_price_and_no_type_is_an_empty_answer():
 )
 def test_a_solver_that_stops_too_early_claims_no_more(monkeypatch, name, solver, options, unit):
     polytope = draw(8, 3, 11, unit)
-    monkeypatch.setitem(SOLVERS, solver, (options,))
+    monkeypatch.setitem(SOLVERS, solver, options)
     found, best = solve_stated(polytope, stated(name, polytope), solver=solver), ours(name, polytope)
     assert solver == "scs" or found.status == "claimed: user_limit"
     assert polytope.violation(found.shares) <= 1e-9

@@ -26,7 +26,6 @@ ALLOWED = {
     "formulations/composed/expressions.py": "sparse matrices, multiplied by SciPy's own loops",
     "formulations/composed/program.py": "sparse matrices and expressions",
     "formulations/deadlines/program.py": "a sparse matrix",
-    "formulations/reference/mixed_integer.py": "a sparse matrix",
     "allocator/report/svg.py": "pixels of a picture",
     **dict.fromkeys(
         (f"formulations/statements/{name}.py" for name in ("planning", "selections", "shares")), "statements in cvxpy"

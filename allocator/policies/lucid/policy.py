@@ -18,8 +18,15 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.policy import Hindrance
 from allocator.registry import register
 from allocator.room import Room
-from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_hosts
-from formulations.packing.greedy import Greedy, HostChoice
+from formulations.packing import (
+    Greedy,
+    HostChoice,
+    PackingJobs,
+    PackingLimits,
+    best_pairs,
+    first_hosts,
+    pair_savings,
+)
 from throughputs.arrays import Floats
 
 # Relative to the clock.
@@ -280,8 +287,8 @@ class LucidProgram(Lucid):
     Who may share with whom is the same. A pair is worth the wait w_i that its guest is spared, less what the two lose
     to each other: r_i and r_j, the seconds that they are predicted to need, over the fractions R of their throughput
     that they keep. The wait is that of the work in front: predicted GPU seconds of those who run and of those who stand
-    before it in line, over the GPUs of the pool. `formulations.packing.best_pairs` proves the choice. `host` has no
-    meaning here.
+    before it in line, over the GPUs of the pool. `formulations.packing.best_pairs` is exact. `host` has no meaning
+    here.
     """
 
     def _serve(self, d: Deciding, pool: int) -> None:
@@ -300,7 +307,7 @@ class LucidProgram(Lucid):
         }
         ahead = sum(left[job] * memory.jobs[job].gpus for job in line.running if job not in line.guests)
         before = np.concatenate([[0.0], np.cumsum(guests.length)[:-1]])
-        found = best_pairs(
+        savings = pair_savings(
             guests,
             running,
             retained,
@@ -309,7 +316,7 @@ class LucidProgram(Lucid):
             host_remaining=[left[job] for job in hosts],
             wait=(ahead + before) / int(d.state.capacity[pool]),
         )
-        pairs = zip(waiting, found.host.tolist(), strict=True)
+        pairs = zip(waiting, best_pairs(savings).tolist(), strict=True)
         d.take_up(pool, [], [(job, hosts[host]) for job, host in pairs if host >= 0])
 
 
