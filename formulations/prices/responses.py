@@ -9,8 +9,8 @@ of throughput costs no more than it is worth to the job, its *multiplier*. Type 
 A job that needs a throughput d ends on the way to the first type that is fast enough, at ``min over a_k >= d of e_k``,
 and takes turns between that type and the one before it. A job that is paid g for a unit of throughput ends at the last
 type with ``e_k <= g``, unless it needs more. A job with a budget b, whose utility is ``b log u``, wants ``b / lambda``
-at a multiplier lambda, and ends at ``min over k of max(b / a_k, e_k)``, on the way to type k or at it. (To a point above
-the hull there is a steeper way than the hull has there, so that no minimum is attained at it.)
+at a multiplier lambda, and ends at ``min over k of max(b / a_k, e_k)``, on the way to type k or at it. (To a point
+above the hull there is a steeper way than the hull has there, so that no minimum is attained at it.)
 
 So a response is a *mix* of two types, the cheaper and the dearer one, idle time counting as type M; a type for all the
 time is a mix with itself. The scale factor changes no choice: it makes all types dearer alike.

@@ -26,8 +26,8 @@ from formulations.prices.newton import Curvature
 from formulations.prices.responses import Responses, Totals, Wants
 from throughputs.arrays import Floats, Positions
 
-_SMALLEST, _MANY_CLASSES = 3000, 16_000
-"""Number of classes below which the interior point over all of them is as fast; where there are GPUs for all."""
+_SMALLEST = 3000
+"""Number of classes below which the interior point over all of them is as fast."""
 
 _PROBED = 256
 """How many jobs are looked at for whether they run alike."""
@@ -42,8 +42,9 @@ _MOST_STEPS, _SMALL_STEP, _LONGEST_STEP = 6, 0.01, 0.5
 """Newton steps at most; relative change of prices and level after which the next one is not worth a pass, and to which
 a step is cut."""
 
-_MOST_PROGRAMS = 5
-"""Programs over the nearest jobs after which the search gives up."""
+_MOST_PROGRAMS, _MORE, _TRUSTED = 5, 4, 0.1
+"""Programs over the nearest jobs after which the search gives up; where others respond otherwise, how many times as
+many jobs the next one is over, and the change of prices, relative to the highest, beyond which it is not followed."""
 
 _PRECISION = 1e-13
 """Relative gap of these programs."""
@@ -76,12 +77,14 @@ class _PricesFirst(Method[Answer]):
     polytope: Polytope
 
     def weighted_sum(self, objective: MaxSum) -> Answer:
-        self._check(_SMALLEST)
+        _refuse_few(self.polytope, _SMALLEST)
         return solve_for_worth(self.polytope, objective.gains, None)
 
     def level(self, objective: Threshold) -> Answer:
         # demands that bend take the interior point a sequence of programs
-        self._check(_SMALLEST if objective.linear else _SMALLEST // 2)
+        _refuse_few(self.polytope, _SMALLEST if objective.linear else _SMALLEST // 2)
+        if _alike(self.polytope):
+            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
         goal = LevelGoal.of(self.polytope, objective)
         try:
             return _Search(goal).run()
@@ -94,12 +97,6 @@ class _PricesFirst(Method[Answer]):
         _refuse_few(self.polytope, _SMALLEST)
         return _Search(LogGoal(self.polytope, objective)).run()
 
-    def _check(self, smallest: int) -> None:
-        """Where there are GPUs for all, most types cost nothing, and prices are hard to find."""
-        _refuse_few(self.polytope, smallest if _contended(self.polytope) else _MANY_CLASSES)
-        if _alike(self.polytope):
-            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
-
 
 def solve_for_worth(polytope: Polytope, gains: Floats, floors: Floats | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
@@ -109,10 +106,6 @@ def solve_for_worth(polytope: Polytope, gains: Floats, floors: Floats | None) ->
 def _refuse_few(polytope: Polytope, least: int) -> None:
     if polytope.n_jobs < least:
         raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
-
-
-def _contended(polytope: Polytope) -> bool:
-    return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
 
 
 def _alike(polytope: Polytope) -> bool:
@@ -140,13 +133,25 @@ class _Search:
     def run(self) -> Answer:
         """RuntimeError where no prices are found."""
         self._from_sample()
-        changed = True
+        if not self.responses.prices.any() and (self.responses.totals.usage <= self.capacity).all():
+            # capacity is worth nothing, and what all want fits
+            return self._answer(np.zeros(0, dtype=np.intp), np.zeros((0, len(self.capacity))))
+        few, changed = self._few(*_NEAREST), True
         for _ in range(_MOST_PROGRAMS):
             if changed:
                 self._newton()
-            answer, changed = self._crossover(self._nearest())
-            if answer is not None:
-                return answer
+            before, level, near = self.responses, self.level, self._nearest(few)
+            shares, by = self._crossover(near)
+            other = self.responses.states != before.states
+            other[near] = False
+            changed = bool(other.any())
+            if changed:
+                few = min(_MORE * few, self.polytope.n_jobs)
+                if np.abs(self.responses.prices - before.prices).max() > _TRUSTED * before.prices.max():
+                    # what so few jobs leave of the capacity says nothing of what it is worth
+                    self.responses, self.level, changed = before, level, False
+            elif self.goal.linear or abs(by) <= _NEARLY_LINEAR:
+                return self._answer(near, shares)
         raise RuntimeError("prices do not settle")
 
     def _go(self, prices: Floats, level: float) -> None:
@@ -190,33 +195,32 @@ class _Search:
                 break
             moved, expected = self.responses.prices - before, usage + growth * (cut * by)
 
-    def _nearest(self) -> Positions:
+    def _nearest(self, few: int) -> Positions:
         """The jobs whose responses are the nearest to changing; of equals the first."""
-        distances, few = self.responses.distances(), self._few(*_NEAREST)
+        distances = self.responses.distances()
         last = np.partition(distances, few - 1)[few - 1]
         nearer, equal = np.flatnonzero(distances < last), np.flatnonzero(distances == last)
         return np.sort(np.concatenate([nearer, equal[: few - len(nearer)]]))
 
-    def _crossover(self, near: Positions) -> tuple[Answer | None, bool]:
-        """To the prices of the program over some jobs, the others responding as they do; the answer where it is exact,
-        and whether others respond otherwise now."""
-        polytope, before = self.polytope, self.responses
-        some = before.of(near, polytope.loads[near])
+    def _crossover(self, near: Positions) -> tuple[Floats, float]:
+        """To the prices of the program over some jobs, the others responding as they do: shares (near, M) that these
+        jobs have, and by how much the level is better."""
+        loads, before = self.polytope.loads, self.responses
+        some = before.of(near, loads[near])
         # what all jobs gain by a step of the level is too much for few of them, and would set the scale of what is
         # resolved
-        part = float(np.add.reduce(some.loads)) / float(np.add.reduce(polytope.loads))
+        part = float(np.add.reduce(some.loads)) / float(np.add.reduce(loads))
         point = solve_structured(self._program(near, some.wants, before.totals.less(some.totals), part), _PRECISION)
         self.iterations += point.iterations
         by = 0.0 if some.wants.growth is None else (point.level - 1.0) * part
         self._go(self._without_negligible(point.prices, _NEGLIGIBLE_WORTH), self.goal.moved(self.level, by))
-        other = self.responses.states != before.states
-        other[near] = False
-        changed = bool(other.any())
-        if changed or not (self.goal.linear or abs(by) <= _NEARLY_LINEAR):
-            return None, changed
+        return point.shares.T[: len(near)], by
+
+    def _answer(self, some: Positions, their_shares: Floats) -> Answer:
+        """What all respond, but for some jobs, which have the shares that are given."""
         shares, multipliers = self.responses.shares()
-        shares[near] = point.shares.T[: len(near)]
-        return Answer(shares, multipliers * polytope.scale_factors, self.responses.prices, self.iterations), False
+        shares[some] = their_shares
+        return Answer(shares, multipliers * self.polytope.scale_factors, self.responses.prices, self.iterations)
 
     def _program(self, jobs: Positions, wants: Wants, rest: Totals, part: float) -> StructuredProgram:
         """The program over some jobs beside what the `rest` takes; a step of its level is a `part` of the level."""
