@@ -5,11 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import numpy as np
-
 from formulations.core.objectives import NashWelfare, Threshold
 from formulations.core.polytope import Polytope
-from formulations.interior_point.structured import solve_for_logs, solve_threshold, solve_with_floors
+from formulations.interior_point import structured
 from formulations.prices.responses import Wants
 from throughputs.arrays import Floats, Positions
 from throughputs.numerics import dot
@@ -36,9 +34,10 @@ class Goal(ABC):
     def wants(self, level: float) -> Wants:
         """Of all jobs; demands grow with the level relative to where it is."""
 
-    @abstractmethod
-    def need(self) -> Floats:
-        """(K,) about how much of its time every job needs, or earns where there is no need; in any unit."""
+    @property
+    def most(self) -> float:
+        """What all jobs could earn together; 0 for a level, whose prices have no unit of their own."""
+        return 0.0
 
     @abstractmethod
     def sampled(self, part: Polytope, jobs: Positions) -> tuple[Floats, float, int]:
@@ -78,14 +77,10 @@ class LevelGoal(Goal):
         """Demands at the level, and their growth."""
         return Wants(demand=self.objective.demand(level), growth=self.objective.slope(level) * abs(level))
 
-    def need(self) -> Floats:
-        """Time on the fastest type at the level of the hardest job alone."""
-        return np.asarray(self.objective.demand(self.alone) / self.polytope.fastest)
-
     def sampled(self, part: Polytope, jobs: Positions) -> tuple[Floats, float, int]:
         """By the interior point."""
         objective = self.objective.take(jobs)
-        answer = solve_threshold(part, objective, precision=_SAMPLE_PRECISION)
+        answer = structured.solve(part, objective, precision=_SAMPLE_PRECISION)
         level = objective.level(part.throughput(part.repaired(answer.shares)))
         return answer.prices, self.objective.worse(level, self.alone), answer.iterations
 
@@ -114,17 +109,16 @@ class WorthGoal(Goal):
         """The floors, whatever the level."""
         return Wants(demand=self.floors, gain=self.gains / self.polytope.scale_factors)
 
-    def need(self) -> Floats:
-        """Time for the floor on the fastest type; what is earned there where there are no floors."""
-        fastest = self.polytope.fastest
-        earned = self.gains * fastest / self.polytope.scale_factors
-        return np.asarray(earned if self.floors is None else self.floors / fastest)
+    @property
+    def most(self) -> float:
+        """All jobs on their fastest types."""
+        return dot(self.polytope.counts * self.gains, self.polytope.fastest)
 
     def sampled(self, part: Polytope, jobs: Positions) -> tuple[Floats, float, int]:
         """By the interior point."""
         floors = None if self.floors is None else self.floors[jobs]
         worth = self.gains[jobs, None] * part.rates
-        answer = solve_with_floors(part, worth, floors, 0.0, precision=_SAMPLE_PRECISION)
+        answer = structured.solve_with_floors(part, worth, floors, 0.0, precision=_SAMPLE_PRECISION)
         return answer.prices, 0.0, answer.iterations
 
 
@@ -138,11 +132,12 @@ class LogGoal(Goal):
         """Budgets are all that counts."""
         return Wants(budget=self.objective.budgets / self.polytope.scale_factors)
 
-    def need(self) -> Floats:
-        """What a GPU is paid."""
-        return np.asarray(self.objective.budgets / self.polytope.scale_factors)
+    @property
+    def most(self) -> float:
+        """All budgets."""
+        return dot(self.polytope.counts, self.objective.budgets)
 
     def sampled(self, part: Polytope, jobs: Positions) -> tuple[Floats, float, int]:
         """By the interior point."""
-        answer = solve_for_logs(part, self.objective.budgets[jobs], _SAMPLE_PRECISION)
+        answer = structured.solve(part, self.objective.take(jobs), precision=_SAMPLE_PRECISION)
         return answer.prices, 0.0, answer.iterations

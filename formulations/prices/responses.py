@@ -19,7 +19,7 @@ time is a mix with itself. The scale factor changes no choice: it makes all type
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -38,9 +38,6 @@ _ROUNDING = 1e-12
 
 _NO_CHOICE = 1e-9
 """Part of its time on its fastest type that a job does not need, and yet has no choice."""
-
-_LEVEL_ERROR = 0.3
-"""Relative error of the level per relative error of the prices."""
 
 _LEAST_PRICE = 0.01
 """Part of the highest price below which errors of a price are measured as if it were so high."""
@@ -64,10 +61,7 @@ class Wants:
 
     def take(self, jobs: Positions | slice) -> Wants:
         """What some of them want."""
-        return Wants(*(None if each is None else each[jobs] for each in self._all()))
-
-    def _all(self) -> list[Floats | None]:
-        return [getattr(self, each.name) for each in fields(self)]
+        return Wants(*(None if each is None else each[jobs] for each in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +138,7 @@ class Responses:
         return Responses(self.rates, self.loads, self.wants, prices)
 
     def distances(self) -> Floats:
-        """(K,) about how much prices and level may change, relatively, before another mix is better."""
+        """(K,) about how much prices may change, relatively, before another mix is better."""
         return np.concatenate(self._by_chunk(lambda chunk, part: chunk.distances(self.states[part])))
 
     def shares(self) -> tuple[Floats, Floats]:
@@ -285,12 +279,6 @@ class _Chunk:
             own = (mixes // (M + 1) == kind) | (mixes % (M + 1) == kind)
             above += np.where(own, np.inf, 0.0)[self.states]
             np.fmin(nearest, above, out=nearest)
-        if wants.growth is not None and wants.demand is not None:
-            # the demand stays between the rates of the mix; a demand does not fall to nothing
-            moves = _LEVEL_ERROR * wants.growth
-            above = wants.demand - self.low
-            np.fmin(nearest, (self.span - above) / moves, out=nearest)
-            np.fmin(nearest, np.where(self.first == M, np.inf, above / moves), out=nearest)
         if wants.demand is not None:
             # who needs all of its time on its fastest type has no choice
             np.copyto(nearest, np.inf, where=wants.demand >= (1.0 - _NO_CHOICE) * self.rates.max(axis=0))

@@ -165,10 +165,9 @@ class _Search:
         self.responses = Responses(self.polytope.rates, self.polytope.loads, self.goal.wants(level), prices)
 
     def _from_sample(self) -> None:
-        """Solve for a part of the jobs, more likely those that need more; each stands for its neighbours."""
-        polytope, need = self.polytope, self.goal.need()
-        measure = polytope.loads * (need + max(need.mean(), 1e-300))
-        chance = np.minimum(measure * (self._few(*_SAMPLE) / float(np.add.reduce(measure))), 1.0)
+        """Solve for a part of the jobs, large gangs more likely; each stands for its neighbours."""
+        polytope, few = self.polytope, self._few(*_SAMPLE)
+        chance = np.minimum(polytope.loads * (few / float(np.add.reduce(polytope.loads))), 1.0)
         # in the canonical order, each with its chance, as evenly as can be
         jobs = np.flatnonzero(np.diff(np.floor(np.cumsum(chance) + 0.5), prepend=0.0) > 0.0)
         part = polytope.restricted(jobs, np.arange(len(self.capacity)), polytope.counts[jobs] / chance[jobs])
@@ -250,4 +249,4 @@ class _Search:
     def _without_negligible(self, prices: Floats, negligible: float) -> Floats:
         """Prices (M,), 0 where an interior point left a capacity that is worth a part `negligible` of all at most."""
         worth = np.clip(prices, 0.0, None) * self.capacity
-        return np.where(worth <= negligible * float(worth.sum()), 0.0, prices)
+        return np.where(worth <= negligible * max(float(worth.sum()), self.goal.most), 0.0, prices)
