@@ -28,19 +28,17 @@ _MOST_PROGRAMS = 40
 """Max-min programs, one for each level that is tried, after which the search for a level ends."""
 
 
-def solve(polytope: Polytope, objective: Objective) -> Answer:
-    """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
-    return objective.accept(_Structured(polytope, solve_structured))
+def solve(polytope: Polytope, objective: Objective, *, precision: float = _PRECISION) -> Answer:
+    """Solve any objective of this package to a relative gap of about `precision`.
+
+    Polytope rows without a positive rate are not allowed here.
+    """
+    return objective.accept(_Structured(polytope, solve_structured, precision))
 
 
 def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) -> Answer:
     """The same with a given engine, but no logarithms."""
     return objective.accept(_WithEngine(polytope, engine))
-
-
-def solve_threshold(polytope: Polytope, objective: Threshold, *, precision: float) -> Answer:
-    """Solve a threshold objective to a relative gap of about `precision`."""
-    return objective.accept(_WithEngine(polytope, solve_structured, precision=precision))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +63,9 @@ class _WithEngine(Method[Answer]):
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        return solve_for_logs(self.polytope, objective.budgets)
-
-
-def solve_for_logs(polytope: Polytope, budgets: Floats, precision: float = _PRECISION) -> Answer:
-    """Maximise ``sum_i n_i B_i log u_i``."""
-    fastest = polytope.fastest
-    return _answer(fastest, solve_structured(_program(polytope, fastest, budgets=budgets), precision))
+        fastest = self.polytope.fastest
+        program = _program(self.polytope, fastest, budgets=objective.budgets)
+        return _answer(fastest, self.engine(program, self.precision))
 
 
 def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, finest: float) -> Answer:

@@ -9,108 +9,59 @@ import numpy as np
 
 from throughputs.arrays import Floats
 from throughputs.numerics import dot, matmul
-from throughputs.numerics.systems import eigh, least_squares
+from throughputs.numerics.systems import least_squares
 
-_LEAST_EIGENVALUE = 1e-6
-"""Smallest eigenvalue of a measured curvature relative to its largest, prices being in units of their size."""
+_DIFFERENCE = 0.03
+"""Relative change of a price by which slopes are measured."""
+
+_LEAST_PRICE = 0.01
+"""Part of the highest price as which lower ones count then."""
 
 _LEAST_SEEN_CHANGE = 1e-2
 """Part of the expected change that must be seen for a correction."""
 
-_LONGEST_STEP, _LEAST_PRICE = 0.5, 0.25
-"""Relative change of a price that a step is cut to; part of the highest price that cheaper ones count as then."""
-
 
 @dataclass(eq=False)
 class Curvature:
-    """How much less is used when prices rise (M, M), symmetric and positive definite: the Hessian of the dual."""
+    """How much less is used when prices rise (M, M), symmetric: the Hessian of the dual."""
 
     matrix: Floats
 
     @classmethod
-    def measured(cls, usage: Callable[[Floats], Floats], prices: Floats, unit: Floats, part: float) -> Curvature:
-        """By differences of `usage` at prices that move by a `part` of their unit (M,)."""
-        M = len(prices)
-        slopes = np.empty((M, M))
-        for j, step in enumerate(part * unit):
+    def measured(cls, usage: Callable[[Floats], Floats], prices: Floats) -> Curvature:
+        """By differences of `usage` at prices that change a little, one after the other."""
+        unit = np.maximum(prices, _LEAST_PRICE * prices.max())
+        slopes = np.zeros((len(prices), len(prices)))
+        for j in np.flatnonzero(unit):
             above, below = prices.copy(), prices.copy()
-            above[j] += step
-            below[j] = max(below[j] - step, 0.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                # a price that nobody pays has no step; that is told below
-                slopes[j] = (usage(below) - usage(above)) / (above[j] - below[j])
-        scaled = slopes * unit * unit[:, None]
-        if not np.isfinite(scaled).all():
-            raise RuntimeError("usage cannot be told from prices")
-        values, vectors = eigh(0.5 * (scaled + scaled.T))
-        whole = matmul(vectors * np.maximum(values, _LEAST_EIGENVALUE * values.max()), vectors.T)
-        return cls(whole / unit / unit[:, None])
+            above[j] += _DIFFERENCE * unit[j]
+            below[j] = max(below[j] - _DIFFERENCE * unit[j], 0.0)
+            slopes[j] = (usage(below) - usage(above)) / (above[j] - below[j])
+        return cls(0.5 * (slopes + slopes.T))
 
-    def observe(self, moved: Floats, expected: Floats, seen: Floats) -> None:
-        """BFGS: the nearest curvature under which the last move of prices (M,) has the effect that was seen.
-
-        `expected` is the excess (M,) that would have been left had usage not answered to prices, `seen` what was left.
-        """
-        change, linear = expected - seen, matmul(self.matrix, moved)
-        least = _LEAST_SEEN_CHANGE * dot(moved, linear)
-        if dot(moved, change) > least > 0:
+    def observe(self, moved: Floats, change: Floats) -> None:
+        """BFGS: the nearest curvature under which a move of prices (M,) has the effect (M,) on usage that was seen."""
+        linear = matmul(self.matrix, moved)
+        if dot(moved, change) > _LEAST_SEEN_CHANGE * dot(moved, linear) > 0:
             self.matrix = (
                 self.matrix
                 + np.outer(change, change) / dot(moved, change)
                 - np.outer(linear, linear) / dot(moved, linear)
             )
 
+    def step(self, growth: Floats, excess: Floats, prices: Floats) -> tuple[Floats, float]:
+        """Changes of prices (M,) and level after which what is used, more by `excess` (M,), is what there is.
 
-def newton_step(curvature: Floats, growth: Floats, excess: Floats, prices: Floats) -> tuple[Floats, float]:
-    """Changes of prices (M,) and level after which what is used, less by `excess` (M,), is what there is.
-
-    ``excess - curvature dp + growth dt = 0`` for every type that costs something, with ``growth . dp = 0``: what one
-    step of the level costs is the unit of prices. A type that costs nothing may be left over. No growth: no level.
-
-    Raises
-    ------
-    RuntimeError
-        The types that cost something are not what the level is made of.
-    """
-    M = len(prices)
-    levelled = bool(growth.any())
-    if not np.isfinite(excess).all() or (levelled and not dot(prices, growth) > 0.0):
-        raise RuntimeError("prices are no guide to the level")
-    free = prices > 0
-    step = np.zeros(M)
-    # prices that all rise alike change nothing, so the level's step is that of the cost
-    by = -dot(prices, excess) / dot(prices, growth) if levelled else 0.0
-    for _ in range(2 * M):
-        step[~free] = -prices[~free]
-        n = int(free.sum())
-        system = np.zeros((n + levelled, n + levelled))
-        rhs = np.zeros(n + levelled)
-        system[:n, :n] = curvature[np.ix_(free, free)]
-        rhs[:n] = excess[free] - matmul(curvature[np.ix_(free, ~free)], step[~free])
-        if levelled:
-            system[:n, n] = system[n, :n] = growth[free]
-            rhs[n] = matmul(-growth[~free], step[~free])
-        solution = least_squares(system, rhs)
-        step[free] = solution[:n]
-        outside = free & (prices + step < 0.0)
-        if outside.any():
-            free &= ~outside
-            continue
-        wanted = ~free & (excess - matmul(curvature, step) + growth * by > 1e-12)
-        if not wanted.any():
-            break
-        free |= wanted
-    return step, by
-
-
-def shortened(step: Floats, by: float, prices: Floats) -> tuple[Floats, float]:
-    """A step of prices (M,) and level cut to where its model may still hold.
-
-    A price may fall to nothing at once. How far it may rise is a matter of what is paid now: where hardly anybody
-    answers to prices, steps are as long as one likes.
-    """
-    falls = prices + step <= 0.0
-    paid = np.maximum(prices, _LEAST_PRICE * prices.max())
-    rises = np.where(falls | (paid <= 0.0), 0.0, np.abs(step) / np.where(paid > 0.0, paid, 1.0))
-    cut = min(1.0, _LONGEST_STEP / max(float(rises.max()), abs(by), 1e-300))
-    return np.where(falls, step, cut * step), float(np.clip(by * cut, -_LONGEST_STEP, _LONGEST_STEP))
+        ``excess - curvature dp + growth dt = 0`` for every type that costs something or is short, with ``growth . dp =
+        0``: what one step of the level costs is the unit of prices. No growth: no level. RuntimeError where usage is
+        not known.
+        """
+        M = len(prices)
+        free = np.flatnonzero((prices > 0) | (excess > 0))
+        rows = np.append(free, M) if growth.any() else free
+        system, rhs = np.block([[self.matrix, -growth[:, None]], [growth, 0.0]]), np.append(excess, 0.0)
+        if not (np.isfinite(system).all() and np.isfinite(rhs).all()):
+            raise RuntimeError("usage cannot be told from prices")
+        solution = np.zeros(M + 1)
+        solution[rows] = least_squares(system[np.ix_(rows, rows)], rhs[rows])
+        return solution[:M], float(solution[M])
