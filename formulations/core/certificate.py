@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formulations.core.polytope import Polytope
+from formulations.core.polytope import ROUNDED_UP, Polytope
 from formulations.core.solution import Answer
 from throughputs.arrays import Floats
 from throughputs.numerics import dot, log
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from formulations.core.objectives import MaxSum, NashWelfare
 
 
+_NEGLIGIBLE_WORTH = 1e-9
+"""Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
+
 _SAME_BOUND = 1e-10
 """Relative distance up to which a bound from one job alone says no more than that of the multipliers."""
+
+_ACCEPTED_GAP = 1e-9
+"""Gap per budget at which no better multipliers are looked for."""
 
 _ROUNDED_DOWN = 1.0 - 4.0 * float(np.finfo(np.float64).eps)
 """A multiplier this much smaller costs nothing, and rounding cannot push its job above a price it just meets."""
@@ -50,7 +56,6 @@ class Certificate:
     shares, objective, bound, gap : what was found, and how good it is.
     multipliers, prices : (N,) and (M,), which prove the bound; multipliers are empty where there are no demands.
     time : (N,) what a unit of a job's time is worth in the same unit, where it does not follow from prices.
-    price_unit : improvement of the objective per unit in which multipliers and prices are.
     solver, iterations : of the backend whose answer it was.
     """
 
@@ -61,7 +66,6 @@ class Certificate:
     multipliers: Floats
     prices: Floats
     time: Floats = field(default_factory=lambda: np.zeros(0))
-    price_unit: float = 1.0
     solver: str = ""
     iterations: int = 0
 
@@ -75,10 +79,20 @@ def made_feasible(polytope: Polytope, answer: Answer) -> tuple[Floats, Floats, F
     return shares, multipliers, prices, time
 
 
+def without_negligible(polytope: Polytope, multipliers: Floats, prices: Floats, time: Floats) -> tuple[Floats, float]:
+    """Prices with zeros for negligible ones, and the supply at these prices."""
+    supply = polytope.supply_at(multipliers, prices, time)
+    significant = np.where(prices * polytope.capacity <= _NEGLIGIBLE_WORTH * supply, 0.0, prices)
+    without = polytope.supply_at(multipliers, significant, time)
+    # a type of next to no capacity may be worth much to the job that would have it for nothing
+    return (significant if without <= supply * (1.0 + _NEGLIGIBLE_WORTH) else prices), min(supply, without)
+
+
 def certify_sum(polytope: Polytope, objective: MaxSum, answer: Answer) -> Certificate:
     """Of a sum, by what the cluster earns where a unit of throughput is worth the gains."""
     shares, _, prices, time = made_feasible(polytope, answer)
-    value, bound = objective.value(polytope.throughput(shares)), polytope.supply_at(objective.gains, prices, time)
+    value = objective.value(polytope.throughput(shares))
+    prices, bound = without_negligible(polytope, objective.gains, prices, time)
     return Certificate(shares, value, bound, relative_gap(value, bound), np.zeros(0), prices, time)
 
 
@@ -89,7 +103,8 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     """
     shares, multipliers, prices, time = made_feasible(polytope, answer)
     level = objective.level(polytope.throughput(shares))
-    bound = objective.bound(polytope.counts * multipliers, polytope.supply_at(multipliers, prices, time))
+    prices, supply = without_negligible(polytope, multipliers, prices, time)
+    bound = objective.bound(polytope.counts * multipliers, supply)
     alone = objective.easiest_level(polytope.fastest)
     if objective.worse(alone, bound) != bound:
         if relative_gap(alone, bound) > _SAME_BOUND:
@@ -101,32 +116,37 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     if scale > 0 and np.isfinite(scale):
         multipliers, prices, time = multipliers / scale, prices / scale, time / scale
     value, limit = objective.report(level), objective.report(bound)
-    unit = float(objective.report_price(np.ones(1), bound)[0])
-    return Certificate(shares, value, limit, objective.gap(value, limit), multipliers, prices, time, unit)
+    # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
+    prices = prices * ROUNDED_UP
+    return Certificate(shares, value, limit, objective.gap(value, limit), multipliers, prices, time)
 
 
 def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> Certificate:
-    """Of a sum of logarithms, by the multipliers that prove most at the prices.
+    """Of a sum of logarithms, by the multipliers ``B / u`` of the optimum, or by those that prove most at the prices.
 
     The value at feasible shares is subtracted job by job, so the difference is as exact when utilities are huge as
     when they are small. It is reported relative to the total budget, ``gap = (bound - value) / sum_i n_i B_i``: this
     changes neither with the unit of any job's throughput nor with the unit of budgets. A job without throughput makes
     the value -inf and the gap inf.
     """
-    shares, _, prices, _ = made_feasible(polytope, answer)
+    shares, _, prices, time = made_feasible(polytope, answer)
     u, n, B = polytope.throughput(shares), polytope.counts, objective.budgets
     if not (u > 0).all():
         return Certificate(shares, -np.inf, np.inf, np.inf, np.zeros(polytope.n_jobs), prices)
-    attained, best = B / u, _best_multipliers(polytope, B, prices)
-    with np.errstate(all="ignore"):
-        at_best = B * log(attained / best) + polytope.profits(best, prices)
-    # weak duality holds for any multiplier: where rounding spoils the best one, the one attained will do
-    at_attained = polytope.profits(attained, prices)
-    multipliers = np.where(at_best <= at_attained, best, attained)
-    excess = polytope.worth_of_capacity(prices) + dot(n, np.fmin(at_best, at_attained) - B)
+    total, multipliers = dot(n, B), B / u
+    prices, supply = without_negligible(polytope, multipliers, prices, time)
+    excess = supply - total
+    if excess > _ACCEPTED_GAP * total:
+        best = _best_multipliers(polytope, B, prices)
+        surplus = polytope.profits(multipliers, prices)
+        with np.errstate(all="ignore"):
+            at_best = B * log(multipliers / best) + polytope.profits(best, prices)
+        # weak duality holds for any multiplier: where rounding spoils the best one, the other will do
+        multipliers = np.where(at_best <= surplus, best, multipliers)
+        excess = polytope.worth_of_capacity(prices) + dot(n, np.fmin(at_best, surplus) - B)
     # rounding may leave a value above its own bound by as much
     excess, value = max(excess, 0.0), objective.value(u)
-    return Certificate(shares, value, value + excess, excess / dot(n, B), multipliers, prices)
+    return Certificate(shares, value, value + excess, excess / total, multipliers, prices)
 
 
 def _best_multipliers(polytope: Polytope, budgets: Floats, prices: Floats) -> Floats:

@@ -97,6 +97,14 @@ class Objective(ABC):
         """(N,) what a unit of throughput is worth at the `multipliers` (N,) of a proof."""
         return multipliers
 
+    def level_of(self, value: float) -> float:
+        """The level at which the objective has this value, where it is one."""
+        return value
+
+    def report_price(self, price: Floats, level: float) -> Floats:  # noqa: ARG002
+        """Improvement of the reported value per GPU, from that of the level that is proven, where there is one."""
+        return price
+
     @abstractmethod
     def value(self, u: Floats) -> float:
         """Value of the objective at throughputs `u`, in `unit`."""
@@ -205,10 +213,6 @@ class Threshold(Objective):
     def report(self, level: float) -> float:
         """The objective's value at a level."""
         return level
-
-    def report_price(self, price: Floats, level: float) -> Floats:  # noqa: ARG002
-        """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
-        return price
 
     def relaxed(self, level: float, fraction: float) -> float:
         """A level worse by `fraction`."""

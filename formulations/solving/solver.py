@@ -130,7 +130,8 @@ def _marginals(reduction: Reduction, objective: Objective, proof: Certificate) -
     """Prices (M,) and multipliers (N,) that prove the bound, over all types and jobs."""
     of_classes = proof.multipliers if len(proof.multipliers) else np.zeros(len(reduction.first))
     multipliers = reduction.of_jobs(of_classes)
-    prices = proof.price_unit * reduction.all_prices(objective.worth(multipliers), proof.prices, proof.time)
+    prices = reduction.all_prices(objective.worth(multipliers), proof.prices, proof.time)
+    prices = objective.report_price(prices, objective.level_of(proof.bound))
     if len(reduction.types) < len(prices) and objective.has_demands:
         prices = prices + reduction.prices_of_others()
     return prices, multipliers
