@@ -22,23 +22,8 @@ from throughputs.numerics import matmul
 _FULL = 2e-8
 """Relative distance from the fastest type's throughput up to which a job is full."""
 
-_AS_FAST = 1e-6
-"""Relative difference up to which two types may count as equally fast: on the safe side."""
-
-_IN_USE = 1e-6
-"""Part of a job's throughput from which a column is in use, whatever its reduced cost."""
-
-_NEGLIGIBLE_YIELD = 1e-8
-"""Part of a job's throughput that may be dropped with a type that is used up, where the level is solved well."""
-
-_PRICED = 1e-7
-"""Part of what a GPU is worth to the job that would pay most for it from which a type has a price."""
-
-_ROUNDING, _ROUNDING_OF_ALL = 1e-11, 1e-10
-"""Part of any type, and of all GPUs, that may be left by rounding."""
-
-_ROUNDING_OF_PRICED = 1e-7
-"""Part of a type with a price that may be left by rounding."""
+_ROUNDING, _ROUNDING_OF_ALL = 1e-7, 1e-10
+"""Part of a type, and of all GPUs where that is less than half of it, that may be left by rounding."""
 
 
 class ResidualProgram:
@@ -79,41 +64,20 @@ class ResidualProgram:
         (N,) the most throughput that each job can still come to.
         """
         part = self.polytope
-        shares, multipliers = proof.shares[np.ix_(self.jobs, self.types)], proof.multipliers[self.jobs]
-        prices = proof.prices[self.types]
-        x = np.where(part.rates > 0, shares, 0.0)
-        u = part.throughput(x)
-        most = due.copy()
-        worth = multipliers[:, None] * part.rates
-        priced = prices > _PRICED * (worth / part.scale_factors[:, None]).max(axis=0)
-        priced &= part.capacity - part.used(shares) <= _ROUNDING_OF_PRICED * part.capacity
-        open_ = np.ones(len(part.capacity), dtype=bool)
-        left = np.ones(part.n_jobs, dtype=bool)
-        capacity = part.capacity
-        free, idle = free_columns(part, worth, prices)
-        free |= part.rates * shares > _IN_USE * u[:, None]
-        while True:
-            fastest = np.where(open_, part.rates, 0.0).max(axis=1)
-            full = due[self.jobs] >= fastest * (1.0 - _FULL)
-            done = left & (fixed[self.jobs] | full)
-            # whose use of capacity is the same in every allocation that attains the level
-            best = np.where(full[:, None], part.rates >= (1.0 - _AS_FAST) * fastest[:, None], free)
-            left &= ~(done & (degrees_of_freedom(part, best, idle & ~full, done) <= 0))
-            spent = matmul(part.loads[~left], x[~left])
-            capacity = np.maximum(part.capacity - spent, 0.0)
-            spared = part.rates * x <= max(_NEGLIGIBLE_YIELD, 10.0 * proof.gap) * u[:, None]
-            little = capacity <= np.where(priced, _ROUNDING_OF_PRICED, _ROUNDING) * part.capacity
-            closing = (spared | ~left[:, None]).all(axis=0) & little
-            # of a type with a price those who are not held have nothing but rounding
-            next_to_nothing = capacity <= _ROUNDING_OF_ALL * float(self.whole.capacity.sum())
-            closing |= (spared | ~(left & done)[:, None]).all(axis=0) & priced & next_to_nothing
-            closing &= open_
-            if not closing.any():
-                break
-            open_ &= ~closing
+        shares = np.where(part.rates > 0, proof.shares[np.ix_(self.jobs, self.types)], 0.0)
+        worth = proof.multipliers[self.jobs, None] * part.rates
+        full = due[self.jobs] >= part.fastest * (1.0 - _FULL)
+        done = fixed[self.jobs] | full
+        free, idle = free_columns(part, worth, proof.prices[self.types])
+        # the use of capacity of those without freedom is the same in every allocation that attains the level
+        left = ~(done & (degrees_of_freedom(part, free, idle & ~full, done) <= 0))
+        capacity = np.maximum(part.capacity - matmul(part.loads[~left], shares[~left]), 0.0)
+        rounding = np.minimum(_ROUNDING_OF_ALL * float(self.whole.capacity.sum()), 0.5 * part.capacity)
+        open_ = capacity > np.maximum(_ROUNDING * part.capacity, rounding)
         fastest = np.where(open_, part.rates, 0.0).max(axis=1)
         left &= fastest > 0
-        self._settled[np.ix_(self.jobs, self.types)] = x
+        self._settled[np.ix_(self.jobs, self.types)] = shares
+        most = due.copy()
         most[self.jobs[left]] = fastest[left]
         rows, kept = np.flatnonzero(left), np.flatnonzero(open_)
         if len(rows) < part.n_jobs or len(kept) < len(open_):
