@@ -54,7 +54,7 @@ class Certificate:
     Attributes
     ----------
     shares, objective, bound, gap : what was found, and how good it is.
-    multipliers, prices : (N,) and (M,), which prove the bound; multipliers are empty where there are no demands.
+    multipliers, prices : (N,) and (M,), which prove the bound; multipliers are 0 where there are no demands.
     time : (N,) what a unit of a job's time is worth in the same unit, where it does not follow from prices.
     solver, iterations : of the backend whose answer it was.
     """
@@ -93,7 +93,7 @@ def certify_sum(polytope: Polytope, objective: MaxSum, answer: Answer) -> Certif
     shares, _, prices, time = made_feasible(polytope, answer)
     value = objective.value(polytope.throughput(shares))
     prices, bound = without_negligible(polytope, objective.gains, prices, time)
-    return Certificate(shares, value, bound, relative_gap(value, bound), np.zeros(0), prices, time)
+    return Certificate(shares, value, bound, relative_gap(value, bound), np.zeros(len(objective.gains)), prices, time)
 
 
 def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> Certificate:
@@ -143,7 +143,7 @@ def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> C
             at_best = B * log(multipliers / best) + polytope.profits(best, prices)
         # weak duality holds for any multiplier: where rounding spoils the best one, the other will do
         multipliers = np.where(at_best <= surplus, best, multipliers)
-        excess = polytope.worth_of_capacity(prices) + dot(n, np.fmin(at_best, surplus) - B)
+        excess = dot(polytope.capacity, prices * ROUNDED_UP) + dot(n, np.fmin(at_best, surplus) - B)
     # rounding may leave a value above its own bound by as much
     excess, value = max(excess, 0.0), objective.value(u)
     return Certificate(shares, value, value + excess, excess / total, multipliers, prices)

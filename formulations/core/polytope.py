@@ -171,10 +171,6 @@ class Polytope:
             np.maximum(profits, multipliers * rates - sizes * price, out=profits)
         return profits
 
-    def worth_of_capacity(self, prices: Floats) -> float:
-        """``c . p``, with the same last bits."""
-        return dot(self.capacity, prices * ROUNDED_UP)
-
     def supply_at(self, multipliers: Floats, prices: Floats, time: Floats | None = None) -> float:  # noqa: ARG002
         """Most that the cluster can earn when a unit of throughput is worth `multipliers`: a bound for any p >= 0::
 
@@ -182,7 +178,7 @@ class Polytope:
 
         The `time` (N,) of jobs is worth what follows from that.
         """
-        return dot(self.counts, self.profits(multipliers, prices)) + self.worth_of_capacity(prices)
+        return dot(self.counts, self.profits(multipliers, prices)) + dot(self.capacity, prices * ROUNDED_UP)
 
     def restricted(self, jobs: Positions, types: Positions, counts: Floats | None = None) -> Polytope:
         """The same polytope over some jobs (numbered anew, with new `counts` if given) and some types only."""

@@ -62,22 +62,20 @@ class Hierarchy:
     rank: Floats
 
     def __post_init__(self) -> None:
-        kinds: dict[str, Any] = {"parent": np.intp, "weights": float, "fifo": bool, "of_job": np.intp, "rank": float}
-        for name, kind in kinds.items():
+        E, N = np.size(self.parent), np.size(self.of_job)
+        numbers: dict[str, tuple[Any, int, str]] = {
+            "parent": (np.intp, E, "numbers"),
+            "weights": (float, E, "numbers above 0"),
+            "fifo": (bool, E, "numbers"),
+            "of_job": (np.intp, N, "numbers"),
+            "rank": (float, N, "numbers"),
+        }
+        for name, (kind, length, which) in numbers.items():
+            vars(self)[name] = figures("hierarchy", name, getattr(self, name), (length,), which).astype(kind)
+        for name, before, expected in (("parent", np.arange(E), "parents listed first"), ("of_job", E, "its entities")):
             values = getattr(self, name)
-            if not isinstance(values, np.ndarray):
-                values = figures("hierarchy", name, values, (None,), "numbers").astype(kind)
-                object.__setattr__(self, name, values)
-        E = len(self.parent)
-        if len(self.weights) != E or len(self.fifo) != E or len(self.rank) != len(self.of_job):
-            raise InputError("hierarchy", found="arrays of different lengths", expected="one figure per entity and job")
-        for name, good, expected in (
-            ("parent", (self.parent >= TOP) & (self.parent < np.arange(E)), "parents listed first"),
-            ("of_job", (self.of_job >= TOP) & (self.of_job < E), f"entities below {E}"),
-            ("weights", np.isfinite(self.weights) & (self.weights > 0), "positive weights"),
-        ):
-            if not good.all():
-                raise InputError("hierarchy", field=name, found=getattr(self, name).tolist(), expected=expected)
+            if not ((values >= TOP) & (values < before)).all():
+                raise InputError("hierarchy", field=name, found=values.tolist(), expected=expected)
 
     @classmethod
     def flat(cls, n_jobs: int) -> Hierarchy:

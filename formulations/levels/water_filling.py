@@ -115,18 +115,24 @@ class WaterFilling(Objective):
 
     def held_by(self, u: Floats) -> Floats:
         """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
-        least, top = int(self._of_tops(u).argmin()), self.hierarchy.top
-        weight = np.append(self.hierarchy.weights, self.weights)[least]
-        alone = self.hierarchy.of_job == TOP
-        return np.where(top == least, np.where(alone, 1.0 / self.counts, 1.0) / (weight * self.units), 0.0)
+        top = self.hierarchy.top
+        least = top == top[int(self._of_tops(u).argmin())]
+        return np.where(least, self._jobs / (self.counts * self._top_weights * self.units), 0.0)
 
     def _of_tops(self, u: Floats) -> Floats:
-        """(E + N,) what entities and jobs at the top have per weight; inf for others, and for entities without jobs."""
-        time, top = u / self.units, self.hierarchy.top
-        time = np.where(self.hierarchy.of_job == TOP, time, self.counts * time)
-        weights = np.append(self.hierarchy.weights, self.weights)
-        given = np.bincount(top, time, minlength=len(weights)) / weights
-        return np.where(np.bincount(top, minlength=len(weights)) > 0, given, np.inf)
+        """(N,) what each job's member of the top has per weight."""
+        top = self.hierarchy.top
+        return np.asarray(np.bincount(top, self._jobs * (u / self.units))[top] / self._top_weights)
+
+    @property
+    def _jobs(self) -> Floats:
+        """(N,) jobs that count to a member of the top: those of an entity all do."""
+        return np.where(self.hierarchy.of_job == TOP, 1.0, self.counts)
+
+    @property
+    def _top_weights(self) -> Floats:
+        """(N,) weight of each job's member of the top."""
+        return np.append(self.hierarchy.weights, self.weights)[self.hierarchy.top]
 
     def take(self, jobs: Positions) -> WaterFilling:
         """Over some jobs."""
@@ -157,12 +163,6 @@ class WaterLevel(Threshold):
     maximise = True
     higher_level_is_better = True
     unit = "normalised throughput"
-
-    @classmethod
-    def after(cls, objective: WaterFilling, base: Floats, room: Floats, below: float = 0.0) -> WaterLevel:
-        """The level above `base` (N,) for jobs with `room` (N,) left."""
-        filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
-        return cls(objective.units, base, filling, np.arange(len(base)), below)
 
     def gap(self, value: float, bound: float) -> float:
         """Distance of a level from its bound, relative to the height of all levels together."""
@@ -234,16 +234,18 @@ def fill(
     levels: list[Certificate] = []
     while not fixed.all():
         below = sum(level.objective for level in levels)
-        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, np.maximum(most - base, 0.0)), below)
+        room = np.where(fixed, 0.0, np.maximum(most - base, 0.0))
+        filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
+        level = WaterLevel(units, base, filling, np.arange(len(base)), below)
         proof = rest.among_all(prove(rest.polytope, level.take(rest.jobs)))
         levels.append(proof)
         u = polytope.throughput(proof.shares)
-        time, growth = level.filling.times(proof.objective)
+        time, growth = filling.times(proof.objective)
         demand = base + time
         # what was found is feasible to the last bit
         base = np.minimum(demand, u / units)
         full = base >= most * (1.0 - _SAME_THROUGHPUT)
-        if proof.objective >= level.filling.full_level * (1.0 - _SAME_THROUGHPUT):
+        if proof.objective >= filling.full_level * (1.0 - _SAME_THROUGHPUT):
             break
         # every level fixes somebody, so there are no more levels than jobs
         weight = proof.multipliers * units * growth

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
-import numpy as np
-
 from formulations.arguments import tolerance_of
 from formulations.core.certificate import Certificate
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
@@ -128,8 +126,7 @@ def _reduced(
 
 def _marginals(reduction: Reduction, objective: Objective, proof: Certificate) -> tuple[Floats, Floats]:
     """Prices (M,) and multipliers (N,) that prove the bound, over all types and jobs."""
-    of_classes = proof.multipliers if len(proof.multipliers) else np.zeros(len(reduction.first))
-    multipliers = reduction.of_jobs(of_classes)
+    multipliers = reduction.of_jobs(proof.multipliers)
     prices = reduction.all_prices(objective.worth(multipliers), proof.prices, proof.time)
     prices = objective.report_price(prices, objective.level_of(proof.bound))
     if len(reduction.types) < len(prices) and objective.has_demands:
