@@ -122,9 +122,9 @@ class Filling:
     """
 
     def __init__(self, hierarchy: Hierarchy, weights: Floats, counts: Floats, room: Floats) -> None:
-        self.hierarchy, self.weights, self.counts, self.room = hierarchy, weights, counts, room
+        self.hierarchy, self.room = hierarchy, room
         # jobs, then entities, as members
-        N, E = len(weights), len(hierarchy.parent)
+        N, E = len(room), len(hierarchy.parent)
         rooms = np.append(room, np.zeros(E))
         all_weights, all_counts = np.append(weights, hierarchy.weights), np.append(counts, np.ones(E))
         self._shared: list[_Shared] = []
@@ -139,7 +139,7 @@ class Filling:
 
     def times(self, level: float) -> tuple[Floats, Floats]:
         """(N,) time of each job at a level, and its growth."""
-        N = len(self.weights)
+        N = len(self.room)
         given, growth = np.zeros((2, N + len(self.hierarchy.parent)))
         top, *entities = self._shared
         given[top.member], growth[top.member] = top.at(level, 1.0)
@@ -150,7 +150,7 @@ class Filling:
 
     def levels(self, given: Floats) -> Floats:
         """(N,) level at which each job is given that much time; the level at which all are full for full ones."""
-        N = len(self.weights)
+        N = len(self.room)
         # progress of its own entity at which each member has what its jobs have, from the jobs upwards
         levels = np.empty(N)
         for shared in self._shared:

@@ -49,31 +49,24 @@ class Reduction:
 
     @classmethod
     def of_figures(
-        cls,
-        polytope: Polytope,
-        figures: Sequence[Floats],
-        *,
-        sort_types: bool = True,
-        merge_types: bool = False,
-        aggregates: bool = True,
+        cls, polytope: Polytope, figures: Sequence[Floats], *, as_stated: bool = False, merge_types: bool = False
     ) -> Reduction:
         """Classes of the jobs that agree in rates, gang and `figures` (N,), in one order for all ways to list them:
         sums then have the same last bits.
 
-        Where another solver's own point is asked for, every job is its own class: that point depends on how it is
-        asked. That of the types depends on their content too where they are sorted.
+        Where another solver's own point is asked for, the program is left `as_stated`, every job its own class: that
+        point depends on how it is asked.
         """
         served: Flags = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
         jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
-        if sort_types:
+        if as_stated:
+            classes = Classes.single(len(jobs))
+        else:
             types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
-        if aggregates:
             columns = [*polytope.rates.T[types], polytope.scale_factors, *figures]
             if (polytope.counts != 1).any():
                 columns.append(polytope.counts)
             classes = classes_of(columns if served.all() else [column[jobs] for column in columns])
-        else:
-            classes = Classes.single(len(jobs))
         first = jobs[classes.first]
         part = polytope.restricted(first, types, classes.counts * polytope.counts[first])
         part, of_type = merged_types(part) if merge_types else (part, np.arange(len(types)))

@@ -116,12 +116,9 @@ def _reduced(
         known_engine(solver)
         packed = PackedReduction.of_polytope(polytope, objective.key())
         return packed, [PairsEngine(packed.program)] if len(packed.jobs) else []
-    backends = rule.backends(solver, polytope.n_jobs)
-    free = not rule.as_stated
-    aggregates = free or backends[0].aggregates
     key = list(objective.key().T)
-    plain = Reduction.of_figures(polytope, key, sort_types=free, merge_types=free, aggregates=aggregates)
-    return plain, backends
+    plain = Reduction.of_figures(polytope, key, as_stated=rule.as_stated, merge_types=not rule.as_stated)
+    return plain, rule.backends(solver, polytope.n_jobs)
 
 
 def _marginals(reduction: Reduction, objective: Objective, proof: Certificate) -> tuple[Floats, Floats]:

@@ -43,16 +43,14 @@ def is_unique(polytope: Polytope, worth: Floats, prices: Floats, demanding: Flag
     priced = paid > _FREE_COST * (float(np.add.reduce(paid)) + dot(polytope.counts, profit))
     if int(freedom[loose].sum()) > int(priced.sum()):
         return False
-    # rows: time, demand, use of priced types; columns: the free shares of the loose jobs, and where they may be idle
+    # columns: the free shares of the loose jobs, and where they may be idle; rows: time, demand, use of priced types
     rates = np.where(free, polytope.rates, 0.0)[loose]
+    relative = np.append(rates / rates.max(axis=1, keepdims=True), np.zeros((len(loose), 1)), axis=1)
     job, kind = np.nonzero(np.column_stack([free, idle])[loose])
-    column, L = np.arange(len(job)), len(loose)
-    rows = np.zeros((2 * L + len(prices) + 1, len(job)))
-    rows[job, column] = 1.0
-    relative = np.append(rates / rates.max(axis=1, keepdims=True), np.zeros((L, 1)), axis=1)
-    rows[L + job, column] = np.where(demanding[loose][job], relative[job, kind], 0.0)
-    rows[2 * L + kind, column] = np.append(priced, False)[kind]
-    return not len(null_space(rows, _INDEPENDENT))
+    time = np.arange(len(loose))[:, None] == job
+    demand = time * np.where(demanding[loose][job], relative[job, kind], 0.0)
+    used = np.flatnonzero(priced)[:, None] == kind
+    return not len(null_space(np.concatenate([time, demand, used]), _INDEPENDENT))
 
 
 def free_columns(polytope: Polytope, worth: Floats, prices: Floats) -> tuple[Flags, Flags]:
