@@ -33,12 +33,6 @@ _WHOLE = 1e-10
 _BELOW_ONE = 0.99
 """Absolute gap below which a whole objective is the largest."""
 
-_FEW_COLUMNS = 2000
-"""Up to so many variables all of them are searched at once."""
-
-_FEW_OF_ONE_POOL = 300
-"""Up to so many even where tables of the GPUs of one pool could take their place."""
-
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -58,8 +52,7 @@ class Found:
 
 
 class Engine:
-    """A solver that keeps one program: the relaxation first, branch and bound where its vertex is not whole; in HiGHS
-    near it where programs are large.
+    """A solver that keeps one program: the relaxation first, and a search near it where its vertex is not whole.
 
     Parameters
     ----------
@@ -84,18 +77,16 @@ class Engine:
         written, scale = self.written, _scale(cost)
         # solvers minimise
         self._model.set_cost(-cost / scale)
-        z, multipliers = self._relaxed(scale)
+        z, multipliers = self._relaxed(self._model, scale)
         bound, fraction = np.inf, np.abs(z - np.rint(z))[written.whole]
         if fraction.max(initial=0.0) > _WHOLE:
-            aim = _aim(written, cost)
-            tables = search_one_pool(written, cost) if len(z) >= _FEW_OF_ONE_POOL else None
-            if self.name != "highs" or (tables is None and len(z) < _FEW_COLUMNS):
-                z, found = self._run(self._model, StopRule(absolute_gap=aim / scale), presolve="choose")
-                bound = -scale * found.bound
-            else:
-                tight, prices = self._tightened(multipliers, scale)
-                search = tables or partial(self._search_some, tight, cost, aim)
-                z, bound = search_near(tight, cost, prices, aim, search)
+            aim, tight, prices = _aim(written, cost), written, multipliers
+            rounded = rounded_rows(written)
+            if rounded is not None:
+                tight = replace(written.with_rows(*rounded), cost=-cost / scale)
+                _, prices = self._relaxed(MODELS[self.name](tight, _EXACT[self.name]), scale)
+            search = search_one_pool(written, cost) or partial(self._search_some, tight, cost, aim)
+            z, bound = search_near(tight, cost, prices, aim, search)
         return Found(np.where(written.whole, np.rint(z), z), multipliers, bound)
 
     def add(self, matrix: Any, lower: Floats, upper: Floats) -> None:
@@ -103,23 +94,11 @@ class Engine:
         self.written = self.written.with_rows(matrix, lower, upper)
         self._model.add_rows(matrix, lower, upper)
 
-    def _relaxed(self, scale: float) -> tuple[Floats, Floats]:
+    def _relaxed(self, model: Any, scale: float) -> tuple[Floats, Floats]:
         """The optimum without whole variables, and the multipliers of its rows."""
         # rows are few: what presolve saves of them costs more than it saves
-        z, found = self._run(self._model, StopRule(absolute_gap=_EXACT_GAP), relaxed=True, presolve="off")
+        z, found = self._run(model, StopRule(absolute_gap=_EXACT_GAP), relaxed=True, presolve="off")
         return z, -scale * np.asarray(found.row_duals)
-
-    def _tightened(self, multipliers: Floats, scale: float) -> tuple[Written, Floats]:
-        """The program with rows that whole variables keep, and the multipliers of its relaxation, of the last cost."""
-        rounded = rounded_rows(self.written)
-        if rounded is None:
-            return self.written, multipliers
-        rows, upper = rounded
-        lower, known = np.full(len(upper), -np.inf), len(self.written.row_lower)
-        self._model.add_rows(rows, lower, upper)
-        _, prices = self._relaxed(scale)
-        self._model.drop_rows(known)
-        return self.written.with_rows(rows, lower, upper), prices
 
     def _search_some(
         self, written: Written, cost: Floats, aim: float, opened: Flags, point: Floats, start: Floats | None

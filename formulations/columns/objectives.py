@@ -67,7 +67,9 @@ class Objective(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Total(Objective):
-    """``sum_c v_c x_c``: the total value of the columns, per share of time.
+    """The total value of the columns, per share of time::
+
+        max_x  sum_c v_c x_c
 
     Parameters
     ----------
@@ -94,7 +96,9 @@ class Total(Objective):
 
 @dataclass(frozen=True, eq=False)
 class Ratio(Objective):
-    """``sum_c v_c x_c / sum_c d_c x_c``, where no allowed shares cost nothing: floors, for instance, see to that.
+    """Value by cost, where no allowed shares cost nothing: floors, for instance, see to that::
+
+        max_x  sum_c v_c x_c / sum_c d_c x_c
 
     A sequence of sums ``sum_c (v_c - r d_c) x_c`` (`formulations.columns.objectives`).
 

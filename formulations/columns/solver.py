@@ -230,14 +230,14 @@ class _Search:
         largest = largest_ratio(at, _quotient(numerator, denominator, cheapest.z), least)
         proof, z = largest.proof, largest.best.z
         value, size = float(np.add.reduce(proof.cost * z)), float(np.abs(numerator * z).sum())
-        # where neither GPUs nor floors are worth anything, the same ratio is attained at the least costs
+        # where no GPUs, floors or coupling rows are worth anything, the same ratio is attained at the least costs
         unit = least if self._worthless(proof, size) else float(np.add.reduce(denominator * z))
         return replace(proof, z=z, value=value, bound=largest.bound, size=size, smallest=0.0, unit=unit)
 
     def _worthless(self, proof: _Proof, size: float) -> bool:
-        """Whether capacity and floors, at the multipliers of a sum, are worth next to nothing of `size`."""
+        """Whether all rows but those of time, at the multipliers of a sum, are worth next to nothing of `size`."""
         written, y = self.engine.written, proof.multipliers
-        rows = np.concatenate([written.capacity_rows, written.floor_rows])
+        rows = np.concatenate([written.capacity_rows, written.floor_rows, written.coupling_rows])
         if not len(y):
             return False
         limits = np.where(np.isfinite(written.row_upper[rows]), written.row_upper[rows], written.row_lower[rows])

@@ -160,8 +160,8 @@ _MOST = 0.75
 """A divisor is tried where at least this share of the numbers of GPUs from it on, two at least, are multiples of it."""
 
 
-def rounded_rows(written: Written) -> tuple[Any, Floats] | None:
-    """Rows (R, V) and their upper limits (R,), by pool and divisor ascending; None where there are none to add.
+def rounded_rows(written: Written) -> tuple[Any, Floats, Floats] | None:
+    """Rows (R, V) and their limits (R,), by pool and divisor ascending; None where there are none to add.
 
     Rows of capacity count whose variables are all whole, and divisors that leave something of the limit.
     """
@@ -178,4 +178,4 @@ def rounded_rows(written: Written) -> tuple[Any, Floats] | None:
             if limit % divisor and (numbers[k:] % divisor == 0).mean() >= _MOST:
                 rows.append(csr_array((np.floor(gpus / divisor), row.indices, row.indptr), shape=row.shape))
                 limits.append(np.floor(limit / divisor))
-    return (csr_array(vstack(rows, format="csr")), np.array(limits)) if rows else None
+    return (csr_array(vstack(rows, format="csr")), np.full(len(rows), -np.inf), np.array(limits)) if rows else None

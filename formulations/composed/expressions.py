@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,8 +67,9 @@ class Linear:
     shape : with K entries.
     """
 
-    # NumPy leaves operators with arrays to this class
+    # NumPy and pandas leave operators with arrays and tables to this class
     __array_ufunc__ = None
+    __pandas_priority__ = 5000
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __init__(self, matrix: Any, constant: Floats, shape: tuple[int, ...]) -> None:
@@ -160,6 +161,13 @@ class Linear:
         raise _unfit("comparison", "< or >", "<=, >= or ==, as rows hold at their limits too")
 
     __gt__ = __lt__
+
+    if not TYPE_CHECKING:
+        # with it mypy takes expressions for arrays
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise _unfit(
+                "operand", str(self), "operators, @ and sum() of expressions in place of functions of NumPy or pandas"
+            )
 
     def __str__(self) -> str:
         return f"linear expressions of shape {self.shape}"

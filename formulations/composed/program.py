@@ -18,7 +18,7 @@ from formulations.composed.files import write_model
 from formulations.core.objective import objective_over
 from formulations.core.objectives import MaxSum, Objective, Threshold
 from formulations.core.polytope import Polytope
-from formulations.core.solution import Solution
+from formulations.core.solution import InfeasibleError, Solution
 from formulations.levels.water_filling import WaterFilling
 from formulations.solving.solver import solve
 from formulations.stated import solve_stated
@@ -169,10 +169,11 @@ class Program:
         """
         if isinstance(self.objective, Objective) and not self.rows:
             whole, of_rows = solve(self.polytope, self.objective, solver=solver), list[Floats]()
-        elif self._linear:
-            whole, of_rows = self._in_columns(solver)
         else:
-            whole, of_rows = self._stated(solver)
+            try:
+                whole, of_rows = self._in_columns(solver) if self._linear else self._stated(solver)
+            except InfeasibleError as error:
+                raise InfeasibleError(f"no shares keep time, capacity and the rows {', '.join(self.rows)}") from error
         prices = {
             name: (-price if row.sign == ">=" else price).reshape(row.shape) + 0.0
             for (name, row), price in zip(self.rows.items(), of_rows, strict=True)

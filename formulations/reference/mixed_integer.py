@@ -247,11 +247,6 @@ class Highs:
         starts, indices = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
         self._accepted(self.solver.addRows(len(lower), lower, upper, matrix.nnz, starts, indices, matrix.data), "rows")
 
-    def drop_rows(self, kept: int) -> None:
-        """Without the rows behind the first."""
-        gone = np.arange(kept, self.solver.getNumRow(), dtype=np.int32)
-        self.solver.deleteRows(len(gone), gone)
-
     def add_columns(self, matrix: Any, cost: Floats) -> None:
         """Columns of at least 0; `matrix` by columns."""
         C, starts, indices = len(cost), matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)

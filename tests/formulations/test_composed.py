@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from formulations import (
     solve,
 )
 from formulations.columns import InfeasibleError, Ratio, Total
-from formulations.composed import Linear
+from formulations.composed import Linear, ProgramSolution
 from formulations.statements.shares import Times, goal
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
@@ -128,7 +129,26 @@ def test_ratios_and_totals_of_shares() -> None:
     value = (polytope.rates * found.shares).sum() / (cost * found.shares).sum()
     assert found.objective == pytest.approx(value, rel=1e-6)
     total = Program(polytope, Total(polytope.rates)).solve()
+    assert "sum_c v_c x_c / sum_c d_c x_c" in str(free)
     assert total.objective == pytest.approx(solve(polytope, MaxSum(np.ones(5))).objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("gpus", [0.5, 0.6])
+def test_prices_of_rows_of_a_ratio_are_its_differences(gpus: float) -> None:
+    """One job earns more at a type that costs more; the other is held to its floor, and GPUs are all worth nothing."""
+    matrix = ThroughputMatrix([[8.0, 3.0], [1.0, 1.0]], ["a", "b"], ["h100", "v100"])
+    free = Program(Polytope(PlainColumns(matrix), [1, 1]), Ratio(matrix.rates, np.array([[7.0, 3.0], [7.0, 3.0]])))
+
+    def ratio(floor: float = 0.25, used: float = gpus) -> ProgramSolution:
+        return free.where(floor=free.throughput[1] >= floor, used=free.gpus_used.sum() <= used).solve()
+
+    found, step = ratio(), 1e-4
+    assert found.prices["floor"] == pytest.approx(
+        (ratio(0.25 - step).objective - ratio(0.25 + step).objective) / (2 * step), rel=1e-4
+    )
+    rise = (ratio(used=gpus + step).objective - ratio(used=gpus - step).objective) / (2 * step)
+    assert found.prices["used"] == pytest.approx(rise, rel=1e-3)
+    assert found.prices["capacity"].tolist() == [0.0, 0.0]
 
 
 def test_jobs_and_types_that_bring_nothing_take_no_part() -> None:
@@ -148,8 +168,8 @@ def test_rows_that_exclude_each_other_are_infeasible() -> None:
     polytope, rng = polytope_of(5)
     for name in ("max_min", "nash"):
         free = Program(polytope, GOALS[name](5, rng))
-        with pytest.raises(InfeasibleError):
-            free.where(free.throughput >= 3.0, free.gpus_used.sum() <= 0.5).solve()
+        with pytest.raises(InfeasibleError, match="the rows row 1, few"):
+            free.where(free.throughput >= 3.0, few=free.gpus_used.sum() <= 0.5).solve()
 
 
 @pytest.mark.parametrize("suffix", ["mps", "lp"])
@@ -207,7 +227,7 @@ def test_expressions_are_arrays_of_their_values(data: st.DataObject) -> None:
             made, value = made + other, value + other
         elif step == 1:
             other = numbers.normal(size=shape[-1:])
-            made, value = other * made, other * value
+            made, value = (pd.Series(other) if shape else other) * made, other * value
         elif step == 2:
             made, value = -made / 3.0, -value / 3.0
         elif step == 3 and len(shape) > 1:
@@ -238,6 +258,8 @@ def test_expressions_are_arrays_of_their_values(data: st.DataObject) -> None:
         (lambda p: p.shares <= "all", "operand"),
         (lambda p: 0 <= p.shares <= 1, "truth value"),
         (lambda p: p.shares > 0.5, ">="),
+        (lambda p: np.dot(POWER, p.gpus_used), "operators"),
+        (lambda p: pd.Series(POWER) @ p.gpus_used, "operators"),
         (lambda p: p.where(p.shares.sum()), "row 1"),
         (lambda p: p.where(other=Linear.variables((2, 2)) <= 1), "other"),
         (lambda p: p.where(capacity=p.shares <= 1), "capacity"),

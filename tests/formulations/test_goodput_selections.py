@@ -65,10 +65,10 @@ def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pyte
     """However few variables are open at first, what is found is proven, or more of them are opened."""
     programs = [fractional(seed) for seed in range(3)]
     programs += [replace(program, decimals=2) for program in programs[:2]]
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 10**6)
     usual = [program.solve("highs") for program in programs]
     searches = []
-    monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
-    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", more or 1)
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", more)
     # with them the first variables would be enough more often
     monkeypatch.setattr("formulations.columns.engines.rounded_rows", lambda _: None)
     some = Engine._search_some
@@ -99,12 +99,13 @@ def test_tables_of_one_pool_have_the_optimum_of_branch_and_bound(seed: int) -> N
     values = {"held": held, "pinned": (held >= 0) & (rng.random(12) < 0.5), "weights": rng.uniform(0.5, 2.0, 12)}
     program = SiaProgram(ways, relative_goodput(ways), [int(rng.integers(8, 40))], restart=0.7, **values)
     found = []
-    for few in (2000, 0):
+    for tables in (False, True):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("formulations.columns.engines._FEW_OF_ONE_POOL", few)
-            patch.setattr("formulations.columns.near._MORE_THAN_ROWS", 1)
-            if not few:
+            patch.setattr("formulations.columns.near._MORE_THAN_ROWS", 1 if tables else 10**6)
+            if tables:
                 patch.setattr(Engine, "_search_some", None)
+            else:
+                patch.setattr("formulations.columns.engines.search_one_pool", lambda *_: None)
             try:
                 found.append(program.solve("highs"))
             except InfeasibleError:
