@@ -142,10 +142,9 @@ class Filling:
         N = len(self.room)
         given, growth = np.zeros((2, N + len(self.hierarchy.parent)))
         top, *entities = self._shared
-        given[top.member], growth[top.member] = top.at(level, 1.0)
+        given[top.member], growth[top.member] = top.at(level)
         for entity, shared in enumerate(entities, start=N):
-            progress = shared.progress(given[entity], growth[entity])
-            given[shared.member], growth[shared.member] = shared.at(*progress)
+            given[shared.member], growth[shared.member] = shared.hand_on(given[entity], growth[entity])
         return given[:N], growth[:N]
 
     def levels(self, given: Floats) -> Floats:
@@ -186,23 +185,19 @@ class _Shared:
         rising = np.append((self.rates * self.counts)[order][::-1].cumsum()[::-1], 0.0)
         return progress, np.append(0.0, np.cumsum(np.diff(progress) * rising[:-1]))
 
-    def at(self, progress: float, growth: float) -> tuple[Floats, Floats]:
-        """(m,) time of each member, and its growth, at a progress and its growth."""
+    def at(self, progress: float) -> tuple[Floats, Floats]:
+        """(m,) time of each member at a progress, and its growth with that."""
         given = np.clip(self.rates * (progress - self.starts), 0.0, self.room)
-        return given, self._rising(progress) * growth
+        rising = (given < self.room) & (self.starts <= progress)
+        return given, np.where(rising, self.rates, 0.0)
 
-    def progress(self, time: float, growth: float) -> tuple[float, float]:
-        """Progress, and its growth, at a time of the entity and its growth; at the very end all are full."""
+    def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
+        """(m,) time of each member, and its growth, at a time of the entity and its growth."""
         progress, spent = self._path
-        if not time < spent[-1]:
-            return float(progress[-1]), 0.0
-        at = float(np.interp(time, spent, progress))
-        together = dot(self._rising(at), self.counts)
-        return at, growth / together if together > 0 else 0.0
-
-    def _rising(self, progress: float) -> Floats:
-        """(m,) growth of each member's time per unit of progress."""
-        return np.where((self.starts <= progress) & (progress < self.ends), self.rates, 0.0)
+        given, rates = self.at(float(np.interp(time, spent, progress)))
+        together = dot(rates, self.counts)
+        # at the very end all are full
+        return given, rates * (growth / together if together > 0 and time < spent[-1] else 0.0)
 
     def spent(self, progress: Floats) -> Floats:
         """Time of the entity at each progress."""
