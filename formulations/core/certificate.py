@@ -1,35 +1,43 @@
 """The judge of every backend: feasibility, a bound and a gap, from products that no backend had a hand in.
 
-*Dual repair* makes prices and multipliers that prove more than those found, from the shares found with them.
-Any prices and multipliers prove a bound, and what is missing at good ones is rounding. Where capacity is next to
-nothing, or some jobs' demands are a millionth of others', rounding is not small: a share's reduced cost is found to
-the precision of what the share is worth, and the bound pays for it as if the job had the whole of its time.
-Complementary slackness says what the figures should be.
+Shares are scaled into the polytope and the objective is evaluated at them. By weak duality any multipliers
+``lambda >= 0`` and prices ``p >= 0`` bound the optimum, since a job that pays ``s_i p_j`` for a type earns at most
+
+    m_i = max(0, max_j (lambda_i T_ij - s_i p_j))        the cluster ``supply = sum_i n_i m_i + c . p``
+
+    sum           sum_i n_i g_i u_i         <=  supply(g, p)
+    level         no t is feasible with sum_i n_i lambda_i demand_i(t)  >  supply(lambda, p)
+    logarithms    sum_i n_i B_i log u_i     <=  sum_i n_i (B_i log(B_i / lambda_i) - B_i)  +  supply(lambda, p)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formulations.core.polytope import Polytope
+from formulations.core.polytope import ROUNDED_UP, Polytope
 from formulations.core.solution import Answer
 from throughputs.arrays import Floats
-from throughputs.numerics import dot
+from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
-    from formulations.core.objective import Objective, Threshold
+    from formulations.core.objective import Threshold
+    from formulations.core.objectives import MaxSum, NashWelfare
 
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
 
+_SAME_BOUND = 1e-10
+"""Relative distance up to which a bound from one job alone says no more than that of the multipliers."""
 
-_GAP_WITHOUT_REPAIR = 1e-10
-"""Relative gap up to which nothing is done to prove a smaller one."""
+_ACCEPTED_GAP = 1e-9
+"""Gap per budget at which no better multipliers are looked for."""
+
+_ROUNDED_DOWN = 1.0 - 4.0 * float(np.finfo(np.float64).eps)
+"""A multiplier this much smaller costs nothing, and rounding cannot push its job above a price it just meets."""
 
 
 def relative_gap(value: float, bound: float) -> float:
@@ -43,124 +51,119 @@ def relative_gap(value: float, bound: float) -> float:
 class Certificate:
     """Feasible shares with what is proven about them.
 
-    `prices` are in units of the objective per GPU; `dual_prices` in units of the multipliers (N,), which are those of
-    the level. Multipliers are empty where there is no level.
-
-    `time` is what a unit of a job's time is worth (N,), where it does not follow from prices.
-
-    `proving` are multipliers and prices that prove the bound, in the same units as `multipliers` and `dual_prices`,
-    where those do not.
+    Attributes
+    ----------
+    shares, objective, bound, gap : what was found, and how good it is.
+    multipliers, prices : (N,) and (M,), which prove the bound; multipliers are 0 where there are no demands.
+    time : (N,) what a unit of a job's time is worth in the same unit, where it does not follow from prices.
+    solver, iterations : of the backend whose answer it was.
     """
 
     shares: Floats
     objective: float
     bound: float
     gap: float
-    prices: Floats
     multipliers: Floats
-    dual_prices: Floats = field(default_factory=lambda: np.zeros(0))
-    proving: tuple[Floats, Floats] | None = None
+    prices: Floats
     time: Floats = field(default_factory=lambda: np.zeros(0))
+    solver: str = ""
+    iterations: int = 0
 
 
-def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
-    """Scale the answer into the polytope, evaluate it, and bound the optimum by weak duality.
-
-    How is the objective's (`Objective.certify`). For any ``lambda, p >= 0`` the cluster earns at most
-    ``supply(lambda a, p)``; levels and sums are bounded by that.
-    """
-    return objective.certify(polytope, answer)
-
-
-def certify_sum(polytope: Polytope, objective: Objective, gains: Floats, answer: Answer) -> Certificate:
-    """Of a sum in which a unit of throughput is worth `gains` (N,): it is at most ``supply(gains a, p)``."""
+def made_feasible(polytope: Polytope, answer: Answer) -> tuple[Floats, Floats, Floats, Floats]:
+    """Shares in the polytope; multipliers, prices and worth of time of at least 0."""
     shares = polytope.repaired(answer.shares)
-    prices, time = (np.clip(np.nan_to_num(each), 0.0, None) for each in (answer.prices, answer.time))
-    prices, bound = without_negligible(polytope.capacity, prices, lambda p: polytope.supply_at(gains, p, time))
+    multipliers, prices, time = (
+        np.maximum(np.nan_to_num(each), 0.0) for each in (answer.multipliers, answer.prices, answer.time)
+    )
+    return shares, multipliers, prices, time
+
+
+def without_negligible(polytope: Polytope, multipliers: Floats, prices: Floats, time: Floats) -> tuple[Floats, float]:
+    """Prices with zeros for negligible ones, and the supply at these prices."""
+    supply = polytope.supply_at(multipliers, prices, time)
+    significant = np.where(prices * polytope.capacity <= _NEGLIGIBLE_WORTH * supply, 0.0, prices)
+    without = polytope.supply_at(multipliers, significant, time)
+    # a type of next to no capacity may be worth much to the job that would have it for nothing
+    return (significant if without <= supply * (1.0 + _NEGLIGIBLE_WORTH) else prices), min(supply, without)
+
+
+def certify_sum(polytope: Polytope, objective: MaxSum, answer: Answer) -> Certificate:
+    """Of a sum, by what the cluster earns where a unit of throughput is worth the gains."""
+    shares, _, prices, time = made_feasible(polytope, answer)
     value = objective.value(polytope.throughput(shares))
-    if polytope.time_follows and relative_gap(value, bound) > _GAP_WITHOUT_REPAIR:
-        _, higher = repair_duals(polytope, shares, gains, prices, given=True)
-        at_higher = polytope.supply_at(gains, higher)
-        prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
-    return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices, time=time)
+    prices, bound = without_negligible(polytope, objective.gains, prices, time)
+    return Certificate(shares, value, bound, relative_gap(value, bound), np.zeros(len(objective.gains)), prices, time)
 
 
 def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> Certificate:
-    """Of a level: where the weighted demand exceeds ``supply(lambda a, p)`` none is feasible (`Threshold.bound`)."""
-    shares = polytope.repaired(answer.shares)
-    u = polytope.throughput(shares)
-    prices, time = (np.clip(np.nan_to_num(each), 0.0, None) for each in (answer.prices, answer.time))
-    multipliers = np.nan_to_num(answer.multipliers)
-    np.maximum(multipliers, 0.0, out=multipliers)
-    level = objective.level(u)
-    prices, supply = without_negligible(polytope.capacity, prices, lambda p: polytope.supply_at(multipliers, p, time))
+    """Of a level, by `Threshold.bound`, or by what the hardest job can have alone with all of its time.
+
+    Multipliers are scaled so that an improvement of the level by 1 costs 1.
+    """
+    shares, multipliers, prices, time = made_feasible(polytope, answer)
+    level = objective.level(polytope.throughput(shares))
+    prices, supply = without_negligible(polytope, multipliers, prices, time)
     bound = objective.bound(polytope.counts * multipliers, supply)
-    if polytope.time_follows and relative_gap(level, bound) > _GAP_WITHOUT_REPAIR:
-        exact, higher = repair_duals(polytope, shares, multipliers, prices)
-        proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
-        if objective.worse(proven, bound) != bound:
-            multipliers, prices, bound = exact, higher, proven
-    alone, proving = objective.easiest_level(polytope.fastest), None
+    alone = objective.easiest_level(polytope.fastest)
     if objective.worse(alone, bound) != bound:
-        if relative_gap(alone, bound) > _GAP_WITHOUT_REPAIR:
-            proving = objective.held_alone(polytope.fastest) / polytope.counts, np.zeros_like(prices)
+        if relative_gap(alone, bound) > _SAME_BOUND:
+            multipliers, prices = objective.held_alone(polytope.fastest) / polytope.counts, np.zeros_like(prices)
+            time = multipliers * polytope.fastest
         bound = alone
     with np.errstate(all="ignore"):
         scale = dot(polytope.counts * multipliers, objective.slope(level)) if np.isfinite(level) else np.inf
     if scale > 0 and np.isfinite(scale):
         multipliers, prices, time = multipliers / scale, prices / scale, time / scale
     value, limit = objective.report(level), objective.report(bound)
-    gap = objective.gap(value, limit)
-    paid = objective.report_price(prices, level)
-    return Certificate(shares, value, limit, gap, paid, multipliers, prices, proving, time)
+    # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
+    prices = prices * ROUNDED_UP
+    return Certificate(shares, value, limit, objective.gap(value, limit), multipliers, prices, time)
 
 
-def without_negligible(capacity: Floats, prices: Floats, supply_at: Callable[[Floats], float]) -> tuple[Floats, float]:
-    """Prices with zeros for negligible ones, and the supply at these prices."""
-    supply = supply_at(prices)
-    negligible = prices * capacity <= _NEGLIGIBLE_WORTH * supply
-    if not (prices[negligible] > 0).any():
-        return prices, supply
-    significant = np.where(negligible, 0.0, prices)
-    without = supply_at(significant)
-    # a type of next to no capacity may be worth much to the job that would have it for nothing
-    return (significant if without <= supply * (1.0 + _NEGLIGIBLE_WORTH) else prices), min(supply, without)
+def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> Certificate:
+    """Of a sum of logarithms, by the multipliers ``B / u`` of the optimum, or by those that prove most at the prices.
 
-
-_SPARE = 1e-6
-"""Part of its time from which a job has some to spare."""
-
-_IN_USE = 1e-3
-"""Part of a job's largest share from which a share counts as in use."""
-
-
-def repair_duals(
-    polytope: Polytope, shares: Floats, multipliers: Floats, prices: Floats, *, given: bool = False
-) -> tuple[Floats, Floats]:
-    """Multipliers (N,) and prices (M,) for which the same shares are as good, with less left by rounding.
-
-    The time of a job that has some to spare is worth nothing; other time is worth what the job's shares in use earn. No
-    share may earn more than the time and the GPUs that it takes. Where one does, either the type's price rises, which
-    costs as much as there are GPUs, or the job bears it: one with time to spare by a multiplier that makes its
-    throughput worth what its GPUs cost, others by time that is worth more. Each price rises to where both cost the
-    same. Where multipliers are `given`, only prices change.
+    The value at feasible shares is subtracted job by job, so the difference is as exact when utilities are huge as
+    when they are small. It is reported relative to the total budget, ``gap = (bound - value) / sum_i n_i B_i``: this
+    changes neither with the unit of any job's throughput nor with the unit of budgets. A job without throughput makes
+    the value -inf and the gap inf.
     """
-    s, worth = polytope.scale_factors[:, None], multipliers[:, None] * polytope.rates
-    spare = 1.0 - np.einsum("ij->i", shares) > _SPARE
-    in_use = shares > _IN_USE * shares.max(axis=1, keepdims=True)
-    of_time = np.where(in_use, worth - s * prices, 0.0).max(axis=1)
-    of_time[spare] = 0.0
-    beyond = np.maximum((worth - of_time[:, None]) / s - prices, 0.0)
-    # GPUs of each type that a job would take for its throughput, or all the time
-    u = polytope.throughput(shares)
-    takes = np.divide(u[:, None], polytope.rates, out=np.ones(shares.shape), where=polytope.rates > 0)
-    takes[~spare | given] = 1.0
-    takes *= polytope.loads[:, None]
-    order = np.argsort(-beyond, axis=0, kind="stable")
-    covered = np.cumsum(np.take_along_axis(takes, order, axis=0), axis=0) <= polytope.capacity
-    sorted_ = np.append(np.take_along_axis(beyond, order, axis=0), np.zeros((1, len(prices))), axis=0)
-    prices = prices + np.take_along_axis(sorted_, covered.sum(axis=0)[None], axis=0)[0]
-    if given:
-        return multipliers, prices
-    cost = np.divide(s * prices, polytope.rates, out=np.full(shares.shape, np.inf), where=polytope.rates > 0)
-    return np.where(spare, cost.min(axis=1), multipliers), prices
+    shares, _, prices, time = made_feasible(polytope, answer)
+    u, n, B = polytope.throughput(shares), polytope.counts, objective.budgets
+    if not (u > 0).all():
+        return Certificate(shares, -np.inf, np.inf, np.inf, np.zeros(polytope.n_jobs), prices)
+    total, multipliers = dot(n, B), B / u
+    prices, supply = without_negligible(polytope, multipliers, prices, time)
+    excess = supply - total
+    if excess > _ACCEPTED_GAP * total:
+        best = _best_multipliers(polytope, B, prices)
+        surplus = polytope.profits(multipliers, prices)
+        with np.errstate(all="ignore"):
+            at_best = B * log(multipliers / best) + polytope.profits(best, prices)
+        # weak duality holds for any multiplier: where rounding spoils the best one, the other will do
+        multipliers = np.where(at_best <= surplus, best, multipliers)
+        excess = dot(polytope.capacity, prices * ROUNDED_UP) + dot(n, np.fmin(at_best, surplus) - B)
+    # rounding may leave a value above its own bound by as much
+    excess, value = max(excess, 0.0), objective.value(u)
+    return Certificate(shares, value, value + excess, excess / total, multipliers, prices)
+
+
+def _best_multipliers(polytope: Polytope, budgets: Floats, prices: Floats) -> Floats:
+    """(N,) where ``B log(B / l) + max_j (T_j l - s p_j)`` is least.
+
+    Per GPU it is the least over types of what the budget buys there, or the steepest way to there from idleness or a
+    cheaper type.
+    """
+    s = polytope.scale_factors.astype(np.float64)
+    a, b = np.ascontiguousarray(polytope.rates.T), budgets / s
+    best = np.full(len(b), np.inf)
+    order = np.argsort(prices, kind="stable")
+    with np.errstate(all="ignore"):
+        for r, k in enumerate(order):
+            value = np.maximum(b, prices[k]) / a[k]
+            for j in order[:r]:
+                if prices[j] < prices[k]:
+                    value = np.maximum(value, (prices[k] - prices[j]) / (a[k] - a[j]))
+            best = np.minimum(best, value)
+    return best * s * _ROUNDED_DOWN

@@ -9,13 +9,13 @@ cluster can earn, ``sum_i lambda_i demand_i(t) > supply(lambda, p)``: this prove
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from formulations.arguments import Described, described
+from formulations.arguments import Described, described, figures
 from formulations.core.certificate import Certificate, certify_level, relative_gap
-from formulations.core.polytope import ROUNDED_UP, Polytope
+from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from throughputs import InputError
 from throughputs.arrays import Floats, Positions
@@ -23,27 +23,10 @@ from throughputs.errors import nearest_names
 
 if TYPE_CHECKING:
     from formulations.core.objectives import MaxMin, MaxSum, NashWelfare
-    from formulations.levels.water_filling import WaterFilling
     from formulations.solving.choice import Among, Choice
 
 
 T = TypeVar("T")
-
-
-class Proven(Protocol):
-    """What is known of a value: the one that was proven, its bound and their gap."""
-
-    @property
-    def objective(self) -> float:
-        """The value."""
-
-    @property
-    def bound(self) -> float:
-        """Its bound."""
-
-    @property
-    def gap(self) -> float:
-        """The gap between them."""
 
 
 class Method(Generic[T]):
@@ -69,10 +52,6 @@ class Method(Generic[T]):
         """A weighted sum of logarithms."""
         raise self.refusal(objective)
 
-    def sequence(self, objective: WaterFilling) -> T:
-        """Levels, one program after the other."""
-        raise self.refusal(objective)
-
     def refusal(self, objective: Objective) -> Exception:
         """Why an objective is not taken."""
         return NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
@@ -83,7 +62,8 @@ class Objective(ABC):
 
     An objective brings along what is needed to solve for it: which operation of a method it calls (`accept`), what
     proves an answer (`certify`), what is chosen among optima (`choose`), and what makes jobs interchangeable (`key`). A
-    new one that is a threshold or a sum inherits most of that. How it reads in cvxpy: `formulations.statements`.
+    new one that is a threshold or a sum inherits most of that, and a dataclass of figures (N,) of its jobs `take` and
+    `key` as well. How it reads in cvxpy: `formulations.statements`.
 
     Attributes
     ----------
@@ -108,7 +88,7 @@ class Objective(ABC):
     def choose(self, among: Among) -> Choice:
         """The balanced choice among optima (see `formulations.solving.choice`)."""
 
-    def attained(self, u: Floats, proof: Proven) -> tuple[float, float]:
+    def attained(self, u: Floats, proof: Certificate) -> tuple[float, float]:
         """Value at throughputs `u` of a choice, and its gap to the bound of `proof`."""
         value = self.value(u)
         return value, proof.gap if value == proof.objective else self.gap(value, proof.bound)
@@ -117,9 +97,13 @@ class Objective(ABC):
         """(N,) what a unit of throughput is worth at the `multipliers` (N,) of a proof."""
         return multipliers
 
-    def reported_prices(self, prices: Floats, bound: float) -> Floats:  # noqa: ARG002
-        """Prices in units of the reported value, from those in units of the multipliers."""
-        return prices
+    def level_of(self, value: float) -> float:
+        """The level at which the objective has this value, where it is one."""
+        return value
+
+    def report_price(self, price: Floats, level: float) -> Floats:  # noqa: ARG002
+        """Improvement of the reported value per GPU, from that of the level that is proven, where there is one."""
+        return price
 
     @abstractmethod
     def value(self, u: Floats) -> float:
@@ -129,17 +113,33 @@ class Objective(ABC):
         """Distance of a value from its bound, relative to the larger."""
         return relative_gap(value, bound)
 
-    @abstractmethod
-    def take(self, jobs: Positions) -> Objective:
+    def take(self, jobs: Positions) -> Self:
         """The same objective over some jobs only."""
+        return type(self)(**{name: each[jobs] for name, each in vars(self).items()})
 
-    @abstractmethod
     def key(self) -> Floats:
         """(N, k) figures that two jobs must share to be interchangeable."""
+        return np.column_stack([each for name, each in vars(self).items() if name != "counts"])
 
-    def of_classes(self, first: Positions, counts: Floats) -> Objective:  # noqa: ARG002
+    def of_classes(self, first: Positions, counts: Floats) -> Self:
         """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
-        return self.take(first)
+        some = self.take(first)
+        return type(self)(**{**vars(some), "counts": counts}) if "counts" in vars(some) else some
+
+
+def check_figures(objective: Objective, **numbers: str) -> None:
+    """Fields of an objective as arrays (N,); InputError where one is not of its `numbers`, as `figures` knows them.
+
+    Counts that are omitted are 1.
+    """
+    n_jobs = None
+    for name, kind in numbers.items():
+        given = getattr(objective, name)
+        if name == "counts" and given is None:
+            given = np.ones(n_jobs or 0)
+        checked = figures("objective", name, given, (n_jobs,), kind)
+        object.__setattr__(objective, name, checked)
+        n_jobs = len(checked)
 
 
 class Threshold(Objective):
@@ -163,15 +163,6 @@ class Threshold(Objective):
     def choose(self, among: Among) -> Choice:
         """The most total worth at the level."""
         return among.of_level(self)
-
-    def reported_prices(self, prices: Floats, bound: float) -> Floats:
-        """What `report_price` makes of them."""
-        # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
-        return self.report_price(prices * ROUNDED_UP, self.level_of(bound))
-
-    @abstractmethod
-    def take(self, jobs: Positions) -> Threshold:
-        """The same objective over some jobs only."""
 
     @abstractmethod
     def demand(self, level: float) -> Floats:
@@ -222,14 +213,6 @@ class Threshold(Objective):
     def report(self, level: float) -> float:
         """The objective's value at a level."""
         return level
-
-    def level_of(self, value: float) -> float:
-        """The level at which the objective has this value."""
-        return value
-
-    def report_price(self, price: Floats, level: float) -> Floats:  # noqa: ARG002
-        """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
-        return price
 
     def relaxed(self, level: float, fraction: float) -> float:
         """A level worse by `fraction`."""

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from formulations.arguments import figures
-from formulations.core.certificate import Certificate, certify_sum, relative_gap
-from formulations.core.log_certificate import certify_log
-from formulations.core.objective import Method, Objective, Threshold
+from formulations.core.certificate import Certificate, certify_log, certify_sum, relative_gap
+from formulations.core.objective import Method, Objective, Threshold, check_figures
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from throughputs.arrays import Floats, Positions
+from throughputs.arrays import Floats
 from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
@@ -26,14 +24,6 @@ T = TypeVar("T")
 
 _RESOLUTION = float(np.finfo(np.float64).eps)
 """Part of the time since a job's arrival that a level of finish-time fairness resolves: rounding."""
-
-
-def _positive(name: str, values: Floats) -> Floats:
-    return figures("objective", name, values, (None,))
-
-
-def _counted(counts: Floats | None, n_jobs: int) -> Floats | None:
-    return None if counts is None else figures("objective", "counts", counts, (n_jobs,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +50,7 @@ class MaxMin(Threshold):
         return method.linear_level(self)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _positive("weights", self.weights))
+        check_figures(self, weights="numbers above 0")
 
     def demand(self, level: float) -> Floats:
         """``d_i t``."""
@@ -78,14 +68,6 @@ class MaxMin(Threshold):
         """``supply / (multipliers . d)``."""
         total = dot(multipliers, self.weights)
         return supply / total if total > 0 else np.inf
-
-    def take(self, jobs: Positions) -> MaxMin:
-        """Over some jobs."""
-        return type(self)(self.weights[jobs])
-
-    def key(self) -> Floats:
-        """The weight."""
-        return self.weights[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +90,7 @@ class Makespan(MaxMin):
         """Seconds."""
         return 1.0 / level if level > 0 else np.inf
 
-    def level_of(self, value: float) -> float:
-        """Part of the steps left per second."""
-        return 1.0 / value if value > 0 else np.inf
+    level_of = report
 
     def report_price(self, price: Floats, level: float) -> Floats:
         """Seconds saved per GPU."""
@@ -142,11 +122,7 @@ class FinishTimeFairness(Threshold):
     unit = "rho"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "remaining", _positive("remaining", self.remaining))
-        each = (len(self.remaining),)
-        object.__setattr__(self, "isolated", figures("objective", "isolated", self.isolated, each))
-        elapsed = figures("objective", "elapsed", self.elapsed, each, "numbers of at least 0")
-        object.__setattr__(self, "elapsed", elapsed)
+        check_figures(self, remaining="numbers above 0", isolated="numbers above 0", elapsed="numbers of at least 0")
 
     def demand(self, level: float) -> Floats:
         """``n_i / (rho D_i - e_i)``."""
@@ -184,14 +160,6 @@ class FinishTimeFairness(Threshold):
             level += step
         return level
 
-    def take(self, jobs: Positions) -> FinishTimeFairness:
-        """Over some jobs."""
-        return FinishTimeFairness(self.elapsed[jobs], self.remaining[jobs], self.isolated[jobs])
-
-    def key(self) -> Floats:
-        """Elapsed, remaining, isolated."""
-        return np.column_stack([self.elapsed, self.remaining, self.isolated])
-
 
 @dataclass(frozen=True, eq=False)
 class MaxSum(Objective):
@@ -219,7 +187,7 @@ class MaxSum(Objective):
 
     def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
         """By what the cluster can earn at the prices."""
-        return certify_sum(polytope, self, self.gains, answer)
+        return certify_sum(polytope, self, answer)
 
     def choose(self, among: Among) -> Choice:
         """Every throughput counts in the objective: its optima are efficient, only evenness is left to choose."""
@@ -230,9 +198,7 @@ class MaxSum(Objective):
         return self.gains
 
     def __post_init__(self) -> None:
-        gains = figures("objective", "gains", self.gains, (None,), "numbers of at least 0")
-        object.__setattr__(self, "gains", gains)
-        object.__setattr__(self, "counts", _counted(self.counts, len(gains)))
+        check_figures(self, gains="numbers of at least 0", counts="numbers above 0")
 
     @property
     def totals(self) -> Floats:
@@ -242,18 +208,6 @@ class MaxSum(Objective):
     def value(self, u: Floats) -> float:
         """``g . u``."""
         return dot(self.totals, u)
-
-    def take(self, jobs: Positions) -> MaxSum:
-        """Over some jobs."""
-        return MaxSum(self.gains[jobs], None if self.counts is None else self.counts[jobs])
-
-    def of_classes(self, first: Positions, counts: Floats) -> MaxSum:
-        """Over classes."""
-        return MaxSum(self.gains[first], counts)
-
-    def key(self) -> Floats:
-        """The gain."""
-        return self.gains[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,11 +246,10 @@ class NashWelfare(Objective):
 
     def choose(self, among: Among) -> Choice:
         """Throughputs are unique; more for one job is always better."""
-        return among.of_throughputs(np.ones(len(self.budgets), dtype=bool), raising=True)
+        return among.of_throughputs(np.ones(len(self.budgets), dtype=bool))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budgets", _positive("budgets", self.budgets))
-        object.__setattr__(self, "counts", _counted(self.counts, len(self.budgets)))
+        check_figures(self, budgets="numbers above 0", counts="numbers above 0")
 
     @property
     def totals(self) -> Floats:
@@ -312,15 +265,3 @@ class NashWelfare(Objective):
         """``(bound - value) / sum B``."""
         difference = bound - value
         return max(difference, 0.0) / float(self.totals.sum()) if np.isfinite(difference) else np.inf
-
-    def take(self, jobs: Positions) -> NashWelfare:
-        """Over some jobs."""
-        return NashWelfare(self.budgets[jobs], None if self.counts is None else self.counts[jobs])
-
-    def of_classes(self, first: Positions, counts: Floats) -> NashWelfare:
-        """Over classes."""
-        return NashWelfare(self.budgets[first], counts)
-
-    def key(self) -> Floats:
-        """The budget."""
-        return self.budgets[:, None]

@@ -7,9 +7,8 @@ fairness.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from formulations.arguments import figures, instance
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.arrays import Floats, Ints, Positions
+from throughputs.numerics import dot
 
 
 def isolated_shares(scale_factors: Ints, capacity: Ints | Floats) -> Floats:
@@ -59,9 +59,6 @@ def proportional_throughput(rates: Floats, capacity: Ints | Floats, per_job: int
     return np.asarray((rates * proportional_shares(1, divided)).sum(axis=1))
 
 
-_CHUNK = 16384
-"""Rows at a time: their arrays stay in the processor's cache, and temporary ones stay small."""
-
 ROUNDED_UP = 1.0 + 8.0 * float(np.finfo(np.float64).eps)
 """Factor by which prices are raised for a bound, so that rounding is on the safe side."""
 
@@ -69,11 +66,6 @@ _AT_LEAST_0 = "numbers of at least 0"
 
 _LARGEST_SHARE = 1e300
 """What an infinite share is taken for."""
-
-
-def parts(n_rows: int) -> list[slice]:
-    """All rows, some at a time."""
-    return [slice(at, min(at + _CHUNK, n_rows)) for at in range(0, n_rows, _CHUNK)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +93,7 @@ class Polytope:
     counts: Floats
 
     time_follows: ClassVar[bool] = True
-    """Whether what a job's time is worth follows from prices alone."""
+    """Whether what a job's time is worth follows from prices alone: then only capacity ends a level of water."""
 
     def __init__(self, columns: PlainColumns, capacity: Ints | Floats, counts: Floats | None = None) -> None:
         instance("polytope", "columns", columns, PlainColumns, "PlainColumns(ThroughputMatrix(...))")
@@ -144,10 +136,7 @@ class Polytope:
     @cached_property
     def fastest(self) -> Floats:
         """(N,) throughput of each row on its fastest type."""
-        fastest = self.rates[:, 0].copy()
-        for column in self.rates.T[1:]:
-            np.maximum(fastest, column, out=fastest)
-        return fastest
+        return np.ascontiguousarray(reduce(np.maximum, self.rates.T))
 
     def throughput(self, shares: Floats) -> Floats:
         """(N,) throughput u that `shares` (N, M) yield."""
@@ -167,44 +156,29 @@ class Polytope:
 
     def repaired(self, shares: Floats) -> Floats:
         """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed; none for NaN."""
-        repaired = np.empty(shares.shape)
-        for part in parts(len(shares)):
-            x = repaired[part]
-            # the maximum that minds no NaN
-            np.fmin(np.fmax(shares[part], 0.0, out=x), _LARGEST_SHARE, out=x)
-            time = np.einsum("ij->i", x)
-            x /= np.maximum(time, 1.0, out=time)[:, None]
+        # maxima that mind no NaN
+        repaired = np.fmin(np.fmax(shares, 0.0), _LARGEST_SHARE)
+        repaired /= np.maximum(np.einsum("ij->i", repaired), 1.0)[:, None]
         used = self.used(repaired)
-        fits = np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
-        if (fits < 1.0).any():
-            for part in parts(len(shares)):
-                repaired[part] *= fits
+        repaired *= np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
         return repaired
 
-    def supply(self, worth: Floats, prices: Floats) -> float:
-        """Most that the cluster can earn when column (i, j) is worth `worth`: an upper bound for any prices >= 0::
-
-        sum_i n_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  sum_i n_i worth_i . x_i
-        """
-        return self._supply(lambda part, j: worth[part, j], prices)
+    def profits(self, multipliers: Floats, prices: Floats) -> Floats:
+        """(N,) most that a job earns with all of its time, ``max(0, max_j (lambda_i T_ij - s_i p_j))``."""
+        sizes, profits = self.scale_factors.astype(np.float64), np.zeros(self.n_jobs)
+        # a few last bits up: rounding alone would be a profit larger than the worth of a type with next to no GPUs
+        for rates, price in zip(self.rates.T, prices * ROUNDED_UP, strict=True):
+            np.maximum(profits, multipliers * rates - sizes * price, out=profits)
+        return profits
 
     def supply_at(self, multipliers: Floats, prices: Floats, time: Floats | None = None) -> float:  # noqa: ARG002
-        """The same where a unit of throughput is worth `multipliers` (N,), ``worth_ij = lambda_i T_ij``.
+        """Most that the cluster can earn when a unit of throughput is worth `multipliers`: a bound for any p >= 0::
+
+            sum_i n_i max(0, max_j (lambda_i T_ij - s_i p_j)) + c . p   >=   max_x  sum_i n_i lambda_i u_i
 
         The `time` (N,) of jobs is worth what follows from that.
         """
-        return self._supply(lambda part, j: multipliers[part] * self.rates[part, j], prices)
-
-    def _supply(self, worth: Callable[[slice, int], Floats], prices: Floats) -> float:
-        # a few last bits up: rounding alone would be a profit larger than the worth of a type with next to no GPUs
-        prices = prices * ROUNDED_UP
-        earned = []
-        for part in parts(self.n_jobs):
-            profit, paid = np.zeros(len(self.counts[part])), self.scale_factors[part].astype(np.float64)
-            for j, price in enumerate(prices):
-                np.maximum(profit, worth(part, j) - paid * price, out=profit)
-            earned.append(float(np.add.reduce(self.counts[part] * profit)))
-        return float(np.add.reduce(earned)) + float(np.add.reduce(self.capacity * prices))
+        return dot(self.counts, self.profits(multipliers, prices)) + dot(self.capacity, prices * ROUNDED_UP)
 
     def restricted(self, jobs: Positions, types: Positions, counts: Floats | None = None) -> Polytope:
         """The same polytope over some jobs (numbered anew, with new `counts` if given) and some types only."""

@@ -81,7 +81,7 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, f
     for _ in range(_MOST_PROGRAMS):
         answer = _solve_max_min(polytope, objective.demand(level), precision, engine)
         iterations += answer.iterations
-        supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
+        supply = polytope.supply_at(answer.multipliers, answer.prices)
         proven = objective.bound(polytope.counts * answer.multipliers, supply)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
         # a finer program may end less well, and one that holds at its level may say nothing of better ones

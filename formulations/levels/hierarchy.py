@@ -6,19 +6,24 @@ all the time and is full. Entities hand the time they are given on to their memb
 - ``fairness``: members that are not full get time in proportion to their weights;
 - ``fifo``: the first member that is not full gets all of it.
 
-At the top every entity, and every job outside entities, is given ``weight * t`` at level t. So a member is full once
-its members are, an entity can be given the sum of what its members can, and what each job has at level t is a piecewise
-linear, increasing function of t in closed form.
+At the top every entity, and every job outside entities, is given ``weight * t`` at level t. So the top is an entity
+that serves in proportion as well, and of all of them the same is true: there is a *progress* at which member i, and
+each of the n_i jobs that it stands for, has
+
+    clip(rate_i (progress - start_i), 0, room_i)        room_i: the time that it can be given until it is full
+
+with weights as rates and no start where time is handed on in proportion, and where members are served in turn with
+``rate_i = 1 / n_i`` and the time of those before as start. An entity's room is the sum of its members', and what each
+job has at level t is a piecewise linear, increasing function of t in closed form.
 
 Source: Narayanan et al., OSDI 2020, section 4.3 (hierarchical policies).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -57,26 +62,20 @@ class Hierarchy:
     rank: Floats
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("parent", np.intp),
-            ("weights", float),
-            ("fifo", bool),
-            ("of_job", np.intp),
-            ("rank", float),
-        ):
+        E, N = np.size(self.parent), np.size(self.of_job)
+        numbers: dict[str, tuple[Any, int, str]] = {
+            "parent": (np.intp, E, "numbers"),
+            "weights": (float, E, "numbers above 0"),
+            "fifo": (bool, E, "numbers"),
+            "of_job": (np.intp, N, "numbers"),
+            "rank": (float, N, "numbers"),
+        }
+        for name, (kind, length, which) in numbers.items():
+            vars(self)[name] = figures("hierarchy", name, getattr(self, name), (length,), which).astype(kind)
+        for name, before, expected in (("parent", np.arange(E), "parents listed first"), ("of_job", E, "its entities")):
             values = getattr(self, name)
-            if not isinstance(values, np.ndarray):
-                values = figures("hierarchy", name, values, (None,), "numbers").astype(kind)
-                object.__setattr__(self, name, values)
-        E = len(self.parent)
-        if len(self.weights) != E or len(self.fifo) != E or len(self.rank) != len(self.of_job):
-            raise InputError("hierarchy", found="arrays of different lengths", expected="one figure per entity and job")
-        if not ((self.parent >= TOP) & (self.parent < np.arange(E))).all():
-            raise InputError("hierarchy", field="parent", found=self.parent.tolist(), expected="parents listed first")
-        if not ((self.of_job >= TOP) & (self.of_job < E)).all():
-            raise InputError("hierarchy", field="of_job", found=self.of_job.tolist(), expected=f"entities below {E}")
-        if not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
-            raise InputError("hierarchy", field="weights", found=self.weights.tolist(), expected="positive weights")
+            if not ((values >= TOP) & (values < before)).all():
+                raise InputError("hierarchy", field=name, found=values.tolist(), expected=expected)
 
     @classmethod
     def flat(cls, n_jobs: int) -> Hierarchy:
@@ -90,9 +89,7 @@ class Hierarchy:
 
     def key(self) -> Floats:
         """(N, 2) what jobs must share to be interchangeable: the entity, and the place in it where that matters."""
-        inside = self.of_job != TOP
-        ordered = np.zeros(len(self.of_job), dtype=bool)
-        ordered[inside] = self.fifo[self.of_job[inside]]
+        ordered = np.append(self.fifo, False)[self.of_job]
         return np.column_stack([self.of_job, np.where(ordered, self.rank, 0.0)])
 
     @cached_property
@@ -104,12 +101,12 @@ class Hierarchy:
         return np.where(self.of_job == TOP, len(entities) + jobs, np.append(entities, TOP)[self.of_job])
 
     @cached_property
-    def members(self) -> tuple[tuple[Positions, Positions], ...]:
-        """For each entity its jobs, by rank, and its sub-entities."""
+    def members(self) -> tuple[tuple[int, Positions, Positions], ...]:
+        """The top, and each entity in order, with its jobs, by rank, and its sub-entities."""
         order = np.argsort(self.rank, kind="stable")
         return tuple(
-            (order[self.of_job[order] == entity], np.flatnonzero(self.parent == entity))
-            for entity in range(len(self.parent))
+            (entity, order[self.of_job[order] == entity], np.flatnonzero(self.parent == entity))
+            for entity in range(TOP, len(self.parent))
         )
 
 
@@ -125,128 +122,87 @@ class Filling:
     """
 
     def __init__(self, hierarchy: Hierarchy, weights: Floats, counts: Floats, room: Floats) -> None:
-        self.hierarchy, self.weights, self.counts, self.room = hierarchy, weights, counts, room
-        E = len(hierarchy.parent)
-        self.entity_room = np.zeros(E)
-        for entity in reversed(range(E)):
-            jobs, entities = hierarchy.members[entity]
-            self.entity_room[entity] = dot(counts[jobs], room[jobs]) + float(self.entity_room[entities].sum())
-        self.loose = hierarchy.of_job == TOP
-        tops = np.flatnonzero(hierarchy.parent == TOP)
-        ends = [room[self.loose] / weights[self.loose], self.entity_room[tops] / hierarchy.weights[tops]]
-        self.full_level = float(np.concatenate(ends).max(initial=0.0))
+        self.hierarchy, self.room = hierarchy, room
+        # jobs, then entities, as members
+        N, E = len(room), len(hierarchy.parent)
+        rooms = np.append(room, np.zeros(E))
+        all_weights, all_counts = np.append(weights, hierarchy.weights), np.append(counts, np.ones(E))
+        self._shared: list[_Shared] = []
+        for entity, jobs, entities in reversed(hierarchy.members):
+            member = np.append(jobs, N + entities)
+            fifo = entity != TOP and bool(hierarchy.fifo[entity])
+            self._shared.append(_Shared(member, rooms[member], all_weights[member], all_counts[member], fifo=fifo))
+            if entity != TOP:
+                rooms[N + entity] = dot(all_counts[member], rooms[member])
+        self._shared.reverse()
+        self.full_level = self._shared[0].full
 
     def times(self, level: float) -> tuple[Floats, Floats]:
         """(N,) time of each job at a level, and its growth."""
-        hierarchy, weights = self.hierarchy, self.weights
-        given, growth = np.zeros(len(weights)), np.zeros(len(weights))
-        given[self.loose] = np.minimum(weights[self.loose] * level, self.room[self.loose])
-        growth[self.loose] = np.where(given < self.room, weights, 0.0)[self.loose]
-        E = len(hierarchy.parent)
-        of_entity, entity_growth = np.zeros(E), np.zeros(E)
-        tops = hierarchy.parent == TOP
-        of_entity[tops] = np.minimum(hierarchy.weights[tops] * level, self.entity_room[tops])
-        entity_growth[tops] = np.where(of_entity < self.entity_room, hierarchy.weights, 0.0)[tops]
-        for entity, shared in self._shared():
-            time, rate = shared.hand_on(of_entity[entity], entity_growth[entity])
-            jobs, entities = hierarchy.members[entity]
-            given[jobs], growth[jobs] = time[: len(jobs)], rate[: len(jobs)]
-            of_entity[entities], entity_growth[entities] = time[len(jobs) :], rate[len(jobs) :]
-        return given, growth
+        N = len(self.room)
+        given, growth = np.zeros((2, N + len(self.hierarchy.parent)))
+        top, *entities = self._shared
+        given[top.member], growth[top.member] = top.at(level)
+        for entity, shared in enumerate(entities, start=N):
+            given[shared.member], growth[shared.member] = shared.hand_on(given[entity], growth[entity])
+        return given[:N], growth[:N]
 
     def levels(self, given: Floats) -> Floats:
         """(N,) level at which each job is given that much time; the level at which all are full for full ones."""
-        hierarchy = self.hierarchy
-        if not len(hierarchy.parent):
-            levels = given / self.weights
-        else:
-            levels = given.copy()
-            levels[self.loose] /= self.weights[self.loose]
-            shares = dict(self._shared())
-            for entity in range(len(hierarchy.parent)):
-                jobs, _ = hierarchy.members[entity]
-                inside, at = given[jobs], entity
-                place = np.arange(len(jobs))
-                while True:
-                    inside = shares[at].needed(inside, place)
-                    above = int(hierarchy.parent[at])
-                    if above == TOP:
-                        break
-                    place = np.full(len(jobs), shares[above].place_of(at))
-                    at = above
-                levels[jobs] = inside / hierarchy.weights[at]
+        N = len(self.room)
+        # progress of its own entity at which each member has what its jobs have, from the jobs upwards
+        levels = np.empty(N)
+        for shared in self._shared:
+            jobs = shared.member < N
+            levels[shared.member[jobs]] = shared.reached(given[shared.member[jobs]], jobs)
+        above = self.hierarchy.of_job.copy()
+        for entity in reversed(range(len(self.hierarchy.parent))):
+            inside = above == entity
+            parent = int(self.hierarchy.parent[entity])
+            time = self._shared[entity + 1].spent(levels[inside])
+            levels[inside] = self._shared[parent + 1].reached(time, self._shared[parent + 1].member == N + entity)
+            above[inside] = parent
         return np.where(given >= self.room, self.full_level, np.minimum(levels, self.full_level))
 
-    def _shared(self) -> Iterator[tuple[int, _Shared]]:
-        for entity, (jobs, entities) in enumerate(self.hierarchy.members):
-            room = np.concatenate([self.room[jobs], self.entity_room[entities]])
-            weights = np.concatenate([self.weights[jobs], self.hierarchy.weights[entities]])
-            counts = np.concatenate([self.counts[jobs], np.ones(len(entities))])
-            kind = _OneByOne if self.hierarchy.fifo[entity] else _InProportion
-            yield entity, kind(room, weights, counts, entities, len(jobs))
 
+class _Shared:
+    """How one entity's time is handed on to its members (m,), by their `room`, `weights` and the jobs they count."""
 
-class _Shared(ABC):
-    """How one entity's time is handed on to its members (m,): jobs first, then entities."""
-
-    def __init__(self, room: Floats, weights: Floats, counts: Floats, entities: Positions, n_jobs: int) -> None:
-        self.room, self.weights, self.counts, self.entities, self.n_jobs = room, weights, counts, entities, n_jobs
-
-    def place_of(self, entity: int) -> int:
-        """Where a member entity stands among the members."""
-        return self.n_jobs + int(np.flatnonzero(self.entities == entity)[0])
-
-    @abstractmethod
-    def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
-        """(m,) time of each member, and its growth."""
-
-    @abstractmethod
-    def needed(self, given: Floats, place: Positions) -> Floats:
-        """Time of the entity at which its members at `place` are given this much."""
-
-
-class _InProportion(_Shared):
-    """All members that are not full rise together: member i has ``w_i * progress``."""
+    def __init__(self, member: Positions, room: Floats, weights: Floats, counts: Floats, *, fifo: bool) -> None:
+        self.member, self.room, self.counts, self.fifo = member, room, counts, fifo
+        self.rates = 1.0 / counts if fifo else weights
+        self.starts = np.append(0.0, np.cumsum(room * counts))[:-1] if fifo else np.zeros(len(room))
+        self.ends = self.starts + room / self.rates
+        self.full = float(self.ends.max(initial=0.0))
 
     @cached_property
     def _path(self) -> tuple[Floats, Floats]:
         """Progress at which members become full, in order, and the entity's time then."""
-        ends = self.room / self.weights
-        order = np.argsort(ends, kind="stable")
-        progress = np.append(0.0, ends[order])
-        rising = np.append((self.weights * self.counts)[order][::-1].cumsum()[::-1], 0.0)
+        order = np.argsort(self.ends, kind="stable")
+        progress = np.append(0.0, self.ends[order])
+        if self.fifo:
+            return progress, progress
+        rising = np.append((self.rates * self.counts)[order][::-1].cumsum()[::-1], 0.0)
         return progress, np.append(0.0, np.cumsum(np.diff(progress) * rising[:-1]))
 
+    def at(self, progress: float) -> tuple[Floats, Floats]:
+        """(m,) time of each member at a progress, and its growth with that."""
+        given = np.clip(self.rates * (progress - self.starts), 0.0, self.room)
+        rising = (given < self.room) & (self.starts <= progress)
+        return given, np.where(rising, self.rates, 0.0)
+
     def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
+        """(m,) time of each member, and its growth, at a time of the entity and its growth."""
         progress, spent = self._path
-        at = float(np.interp(time, spent, progress)) if time < spent[-1] else float(progress[-1])
-        given = np.minimum(self.weights * at, self.room)
+        given, rates = self.at(float(np.interp(time, spent, progress)))
+        together = dot(rates, self.counts)
         # at the very end all are full
-        rising = (given < self.room) & (time < spent[-1])
-        together = float((self.weights * self.counts)[rising].sum())
-        rates = np.where(rising, self.weights * (growth / together if together > 0 else 0.0), 0.0)
-        return given, rates
+        return given, rates * (growth / together if together > 0 and time < spent[-1] else 0.0)
 
-    def needed(self, given: Floats, place: Positions) -> Floats:
-        progress, spent = self._path
-        return np.interp(given / self.weights[place], progress, spent)
+    def spent(self, progress: Floats) -> Floats:
+        """Time of the entity at each progress."""
+        return np.interp(progress, *self._path)
 
-
-class _OneByOne(_Shared):
-    """Members are filled in their order."""
-
-    @cached_property
-    def _starts(self) -> Floats:
-        return np.append(0.0, np.cumsum(self.room * self.counts))[:-1]
-
-    def hand_on(self, time: float, growth: float) -> tuple[Floats, Floats]:
-        given = np.clip((time - self._starts) / self.counts, 0.0, self.room)
-        current = (time >= self._starts) & (given < self.room)
-        rates = np.zeros(len(self.room))
-        if current.any():
-            first = int(np.flatnonzero(current)[0])
-            rates[first] = growth / self.counts[first]
-        return given, rates
-
-    def needed(self, given: Floats, place: Positions) -> Floats:
-        return np.asarray(self._starts[place] + np.maximum(given, 0.0) * self.counts[place])
+    def reached(self, given: Floats, which: Flags) -> Floats:
+        """Progress at which the members that are meant are given this much."""
+        return np.asarray(self.starts[which] + given / self.rates[which])

@@ -15,50 +15,15 @@ import numpy as np
 
 from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope
-from formulations.levels.water_filling import Level
-from formulations.solving.uniqueness import Freedom, free_columns, rank_of
+from formulations.solving.uniqueness import degrees_of_freedom, free_columns
 from throughputs.arrays import Flags, Floats
 from throughputs.numerics import matmul
 
 _FULL = 2e-8
 """Relative distance from the fastest type's throughput up to which a job is full."""
 
-_AS_FAST = 1e-6
-"""Relative difference up to which two types may count as equally fast: on the safe side."""
-
-_IN_USE = 1e-6
-"""Part of a job's throughput from which a column is in use, whatever its reduced cost."""
-
-_NEGLIGIBLE_YIELD = 1e-8
-"""Part of a job's throughput that may be dropped with a type that is used up, where the level is solved well."""
-
-_PRICED = 1e-7
-"""Part of what a GPU is worth to the job that would pay most for it from which a type has a price."""
-
-_ROUNDING, _ROUNDING_OF_ALL = 1e-11, 1e-10
-"""Part of any type, and of all GPUs, that may be left by rounding."""
-
-_ROUNDING_OF_PRICED = 1e-7
-"""Part of a type with a price that may be left by rounding."""
-
-_SAME_MOVE = 1e-9
-"""Least singular value of moves that may differ."""
-
-_MOST_MOVES = 64
-"""Number of changes whose common effect is looked at."""
-
-
-class WholeProgram:
-    """A polytope of which no job is settled before the last level."""
-
-    settle = None
-
-    def __init__(self, polytope: Polytope) -> None:
-        self.polytope, self.jobs = polytope, np.arange(polytope.n_jobs)
-
-    def among_all(self, proof: Certificate) -> Certificate:
-        """As it is."""
-        return proof
+_ROUNDING, _ROUNDING_OF_ALL = 1e-7, 1e-10
+"""Part of a type, and of all GPUs where that is less than half of it, that may be left by rounding."""
 
 
 class ResidualProgram:
@@ -77,19 +42,20 @@ class ResidualProgram:
 
     def among_all(self, proof: Certificate) -> Certificate:
         """A proof over what is left, as one over all jobs and types: with the shares of those that are settled."""
+        if self.polytope is self.whole:
+            return proof
         shares, multipliers = self._settled.copy(), np.zeros(self.whole.n_jobs)
-        prices, dual_prices = np.zeros((2, len(self.whole.capacity)))
+        prices = np.zeros(len(self.whole.capacity))
         shares[np.ix_(self.jobs, self.types)] = proof.shares
-        multipliers[self.jobs] = proof.multipliers
-        prices[self.types], dual_prices[self.types] = proof.prices, proof.dual_prices
-        return replace(proof, shares=shares, multipliers=multipliers, prices=prices, dual_prices=dual_prices)
+        multipliers[self.jobs], prices[self.types] = proof.multipliers, proof.prices
+        return replace(proof, shares=shares, multipliers=multipliers, prices=prices)
 
-    def settle(self, level: Level, fixed: Flags, due: Floats) -> Floats:
+    def settle(self, proof: Certificate, fixed: Flags, due: Floats) -> Floats:
         """Settle what the proof of a level leaves no choice about.
 
         Parameters
         ----------
-        level : with its proof over what was left.
+        proof : of a level, over all jobs and types.
         fixed : (N,) jobs that will not rise any further.
         due : (N,) throughput that the level has brought each job to; some may have been given more.
 
@@ -97,37 +63,21 @@ class ResidualProgram:
         -------
         (N,) the most throughput that each job can still come to.
         """
-        part, proof = self.polytope, level.source[0].certificate
-        x = np.where(part.rates > 0, proof.shares, 0.0)
-        u = part.throughput(x)
-        most = due.copy()
-        worth = proof.multipliers[:, None] * part.rates
-        priced = proof.dual_prices > _PRICED * (worth / part.scale_factors[:, None]).max(axis=0)
-        priced &= part.capacity - part.used(proof.shares) <= _ROUNDING_OF_PRICED * part.capacity
-        open_ = np.ones(len(part.capacity), dtype=bool)
-        left = np.ones(part.n_jobs, dtype=bool)
-        capacity = part.capacity
-        while True:
-            fastest = np.where(open_, part.rates, 0.0).max(axis=1)
-            full = due[self.jobs] >= fastest * (1.0 - _FULL)
-            done = left & (fixed[self.jobs] | full)
-            settled = self._without_choice(proof, part, u, fastest, done, full, priced)
-            left = left & ~settled
-            spent = matmul(part.loads[~left], x[~left])
-            capacity = np.maximum(part.capacity - spent, 0.0)
-            spared = part.rates * x <= max(_NEGLIGIBLE_YIELD, 10.0 * proof.gap) * u[:, None]
-            little = capacity <= np.where(priced, _ROUNDING_OF_PRICED, _ROUNDING) * part.capacity
-            closing = (spared | ~left[:, None]).all(axis=0) & little
-            # of a type with a price those who are not held have nothing but rounding
-            next_to_nothing = capacity <= _ROUNDING_OF_ALL * float(self.whole.capacity.sum())
-            closing |= (spared | ~(left & done)[:, None]).all(axis=0) & priced & next_to_nothing
-            closing &= open_
-            if not closing.any():
-                break
-            open_ &= ~closing
+        part = self.polytope
+        shares = np.where(part.rates > 0, proof.shares[np.ix_(self.jobs, self.types)], 0.0)
+        worth = proof.multipliers[self.jobs, None] * part.rates
+        full = due[self.jobs] >= part.fastest * (1.0 - _FULL)
+        done = fixed[self.jobs] | full
+        free, idle = free_columns(part, worth, proof.prices[self.types])
+        # the use of capacity of those without freedom is the same in every allocation that attains the level
+        left = ~(done & (degrees_of_freedom(part, free, idle & ~full, done) <= 0))
+        capacity = np.maximum(part.capacity - matmul(part.loads[~left], shares[~left]), 0.0)
+        rounding = np.minimum(_ROUNDING_OF_ALL * float(self.whole.capacity.sum()), 0.5 * part.capacity)
+        open_ = capacity > np.maximum(_ROUNDING * part.capacity, rounding)
         fastest = np.where(open_, part.rates, 0.0).max(axis=1)
         left &= fastest > 0
-        self._settled[np.ix_(self.jobs, self.types)] = x
+        self._settled[np.ix_(self.jobs, self.types)] = shares
+        most = due.copy()
         most[self.jobs[left]] = fastest[left]
         rows, kept = np.flatnonzero(left), np.flatnonzero(open_)
         if len(rows) < part.n_jobs or len(kept) < len(open_):
@@ -136,26 +86,3 @@ class ResidualProgram:
             self.jobs, self.types = self.jobs[rows], self.types[kept]
             self._settled[self.jobs] = 0.0
         return most
-
-    @staticmethod
-    def _without_choice(
-        proof: Certificate,
-        part: Polytope,
-        u: Floats,
-        fastest: Floats,
-        done: Flags,
-        full: Flags,
-        priced: Flags,
-    ) -> Flags:
-        """(n,) jobs among those `done` whose use of capacity is the same in every allocation that attains the level."""
-        free, idle = free_columns(part, proof.multipliers[:, None] * part.rates, proof.dual_prices)
-        free |= part.rates * proof.shares > _IN_USE * u[:, None]
-        free = np.where(full[:, None], part.rates >= (1.0 - _AS_FAST) * fastest[:, None], free)
-        freedom = Freedom(part, free, idle & ~full, done)
-        loose = np.flatnonzero(done & (freedom.degrees > 0))
-        if len(loose) and int(freedom.degrees[loose].sum()) <= _MOST_MOVES:
-            moves = freedom.moves(loose)
-            if rank_of(moves[:, priced]) == rank_of(moves, _SAME_MOVE):
-                # they may swap types with each other, and it is all the same to the rest
-                return done
-        return np.asarray(done & (freedom.degrees <= 0))

@@ -13,17 +13,18 @@ that have no choice left leave the programs of the levels above, with the capaci
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from formulations.arguments import figures, instance
 from formulations.core.certificate import Certificate, relative_gap
-from formulations.core.objective import Method, Objective, Proven, Threshold
+from formulations.core.objective import Method, Objective, Threshold, check_figures
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, SolverError
 from formulations.levels.hierarchy import TOP, Filling, Hierarchy
+from formulations.levels.residual_program import ResidualProgram
 from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import dot
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PROVEN_ALONE = 1e-10
+_PROVEN_ALONE = 1e-10
 """Relative distance up to which a bound is what a member of the top has with all of its time: it proves the bound."""
 
 _HELD_BY_FIRST_LEVEL = 1e-7
@@ -80,20 +81,17 @@ class WaterFilling(Objective):
     def __init__(
         self, units: Floats, weights: Floats, hierarchy: Hierarchy | None = None, counts: Floats | None = None
     ) -> None:
-        object.__setattr__(self, "units", figures("objective", "units", units, (None,)))
-        each = self.units.shape
-        object.__setattr__(self, "weights", figures("objective", "weights", weights, each))
-        counted = np.ones(each) if counts is None else figures("objective", "counts", counts, each)
-        object.__setattr__(self, "counts", counted)
+        vars(self).update(units=units, weights=weights, counts=counts)
+        check_figures(self, units="numbers above 0", weights="numbers above 0", counts="numbers above 0")
         if hierarchy is None:
             hierarchy = Hierarchy.flat(len(self.units))
         instance("objective", "hierarchy", hierarchy, Hierarchy)
-        object.__setattr__(self, "hierarchy", hierarchy)
-        figures("objective", "of_job of the hierarchy", hierarchy.of_job, each, "numbers")
+        vars(self)["hierarchy"] = hierarchy
+        figures("objective", "of_job of the hierarchy", hierarchy.of_job, self.units.shape, "numbers")
 
     def accept(self, method: Method[T]) -> T:
-        """Level by level."""
-        return method.sequence(self)
+        """None takes it at once: level by level, by `fill`."""
+        raise method.refusal(self)
 
     def certify(self, polytope: Polytope, answer: Answer) -> Certificate:  # noqa: ARG002
         """None: each of the levels is proven."""
@@ -102,11 +100,9 @@ class WaterFilling(Objective):
     def choose(self, among: Among) -> Choice:
         """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
         weights = among.best.multipliers * self.units
-        return among.of_throughputs(
-            weights > _HELD_BY_FIRST_LEVEL * dot(among.best.multipliers, self.units), raising=False
-        )
+        return among.of_throughputs(weights > _HELD_BY_FIRST_LEVEL * float(weights.sum()))
 
-    def attained(self, u: Floats, proof: Proven) -> tuple[float, float]:
+    def attained(self, u: Floats, proof: Certificate) -> tuple[float, float]:
         """With entities all at the top may have more in the end than at the first level."""
         return min(self.value(u), proof.objective), proof.gap
 
@@ -119,26 +115,28 @@ class WaterFilling(Objective):
 
     def held_by(self, u: Floats) -> Floats:
         """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
-        least, top = int(self._of_tops(u).argmin()), self.hierarchy.top
-        weight = np.append(self.hierarchy.weights, self.weights)[least]
-        alone = self.hierarchy.of_job == TOP
-        return np.where(top == least, np.where(alone, 1.0 / self.counts, 1.0) / (weight * self.units), 0.0)
+        top = self.hierarchy.top
+        least = top == top[int(self._of_tops(u).argmin())]
+        return np.where(least, self._jobs / (self.counts * self._top_weights * self.units), 0.0)
 
     def _of_tops(self, u: Floats) -> Floats:
-        """(E + N,) what entities and jobs at the top have per weight; inf for others, and for entities without jobs."""
-        time, top = u / self.units, self.hierarchy.top
-        time = np.where(self.hierarchy.of_job == TOP, time, self.counts * time)
-        weights = np.append(self.hierarchy.weights, self.weights)
-        given = np.bincount(top, time, minlength=len(weights)) / weights
-        return np.where(np.bincount(top, minlength=len(weights)) > 0, given, np.inf)
+        """(N,) what each job's member of the top has per weight."""
+        top = self.hierarchy.top
+        return np.asarray(np.bincount(top, self._jobs * (u / self.units))[top] / self._top_weights)
+
+    @property
+    def _jobs(self) -> Floats:
+        """(N,) jobs that count to a member of the top: those of an entity all do."""
+        return np.where(self.hierarchy.of_job == TOP, 1.0, self.counts)
+
+    @property
+    def _top_weights(self) -> Floats:
+        """(N,) weight of each job's member of the top."""
+        return np.append(self.hierarchy.weights, self.weights)[self.hierarchy.top]
 
     def take(self, jobs: Positions) -> WaterFilling:
         """Over some jobs."""
         return WaterFilling(self.units[jobs], self.weights[jobs], self.hierarchy.take(jobs), self.counts[jobs])
-
-    def of_classes(self, first: Positions, counts: Floats) -> WaterFilling:
-        """Over classes."""
-        return WaterFilling(self.units[first], self.weights[first], self.hierarchy.take(first), counts)
 
     def key(self) -> Floats:
         """Unit, weight and place in the hierarchy."""
@@ -165,12 +163,6 @@ class WaterLevel(Threshold):
     maximise = True
     higher_level_is_better = True
     unit = "normalised throughput"
-
-    @classmethod
-    def after(cls, objective: WaterFilling, base: Floats, room: Floats, below: float = 0.0) -> WaterLevel:
-        """The level above `base` (N,) for jobs with `room` (N,) left."""
-        filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
-        return cls(objective.units, base, filling, np.arange(len(base)), below)
 
     def gap(self, value: float, bound: float) -> float:
         """Distance of a level from its bound, relative to the height of all levels together."""
@@ -221,84 +213,77 @@ class WaterLevel(Threshold):
         """For some jobs only; time is handed on as it would be among all."""
         return WaterLevel(self.units[jobs], self.base[jobs], self.filling, self.rows[jobs], self.below)
 
-    def key(self) -> Floats:
-        """Unit, base and room."""
-        return np.column_stack([self.units, self.base, self.filling.room[self.rows], self.filling.weights[self.rows]])
-
-
-@dataclass(frozen=True, eq=False)
-class Level:
-    """A solved level: its height, how far from its bound that is, relative, the throughputs found (N,), multipliers of
-    demands (N,), and the `source` of all that."""
-
-    height: float
-    gap: float
-    u: Floats
-    multipliers: Floats
-    source: Any = field(default=None, repr=False)
-
 
 def fill(
-    objective: WaterFilling,
-    fastest: Floats,
-    solve: Callable[[WaterLevel], Level],
-    settle: Callable[[Level, Flags, Floats], Floats] | None = None,
-) -> list[Level]:
-    """Fill level by level until all jobs are fixed; the last level's allocation is the answer.
+    objective: WaterFilling, polytope: Polytope, prove: Callable[[Polytope, Objective], Certificate]
+) -> Certificate:
+    """Fill level by level until all jobs are fixed: the shares of the last level, bound and prices of the first.
 
     Parameters
     ----------
-    objective : over N jobs (or classes).
-    fastest : (N,) throughput of each job alone on its fastest type.
-    solve : solves and proves one level.
-    settle : told of a level, of the jobs (N,) that are fixed by then and of the throughput (N,) that all have come to,
-        it may settle some of them for good, and returns the most throughput (N,) that each job can still come to (see
-        `formulations.levels.residual_program`).
+    objective, polytope : over N jobs (or classes).
+    prove : solves and proves one level.
 
     Raises
     ------
     SolverError : a level has multipliers from which nobody can be fixed.
     """
-    most = fastest / objective.units
+    rest, units = ResidualProgram(polytope), objective.units
+    most = polytope.fastest / units
     base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)
-    levels: list[Level] = []
+    levels: list[Certificate] = []
     while not fixed.all():
-        below = sum(level.height for level in levels)
-        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, np.maximum(most - base, 0.0)), below)
-        solved = solve(level)
-        levels.append(solved)
-        time, growth = level.filling.times(solved.height)
+        below = sum(level.objective for level in levels)
+        room = np.where(fixed, 0.0, np.maximum(most - base, 0.0))
+        filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
+        level = WaterLevel(units, base, filling, np.arange(len(base)), below)
+        proof = rest.among_all(prove(rest.polytope, level.take(rest.jobs)))
+        levels.append(proof)
+        u = polytope.throughput(proof.shares)
+        time, growth = filling.times(proof.objective)
         demand = base + time
         # what was found is feasible to the last bit
-        base = np.minimum(demand, solved.u / objective.units)
+        base = np.minimum(demand, u / units)
         full = base >= most * (1.0 - _SAME_THROUGHPUT)
-        if solved.height >= level.filling.full_level * (1.0 - _SAME_THROUGHPUT):
+        if proof.objective >= filling.full_level * (1.0 - _SAME_THROUGHPUT):
             break
-        holding = _holding(objective, solved, demand, growth)
-        if not holding.any() and not (full & ~fixed).any():
-            weight = solved.multipliers * objective.units * growth
+        # every level fixes somebody, so there are no more levels than jobs
+        weight = proof.multipliers * units * growth
+        holding = _holding(objective.counts, weight, u / units, demand)
+        if not (holding | (full & ~fixed)).any():
             holding = weight == weight.max()
         before, fixed = fixed, fixed | full | holding
-        # every level fixes somebody, so there are no more levels than jobs
         if (fixed == before).all():
             raise SolverError(f"level {len(levels)} of water filling: its multipliers prove for no job that it is held")
-        # a little less leaves the next level an interior
-        if settle is not None and not fixed.all():
-            most = settle(solved, fixed, base * objective.units) / objective.units * (1.0 - _LEEWAY)
+        if polytope.time_follows and not fixed.all():
+            most = rest.settle(proof, fixed, base * units) / units * (1.0 - _LEEWAY)
             fixed |= base >= most * (1.0 - _SAME_THROUGHPUT)
+        # a little less leaves the next level an interior
         base *= 1.0 - _LEEWAY
-    return levels
+    first, most_at_all = levels[0], objective.value(polytope.fastest)
+    whole = replace(
+        first,
+        shares=levels[-1].shares,
+        objective=min(first.objective, most_at_all),
+        bound=min(first.bound, most_at_all),
+        gap=max(level.gap for level in levels),
+        iterations=sum(level.iterations for level in levels),
+    )
+    if first.bound >= most_at_all * (1.0 - _PROVEN_ALONE):
+        # a member of the top can have no more, whatever the first level costs
+        held = objective.held_by(polytope.fastest)
+        whole = replace(whole, multipliers=held, prices=0.0 * first.prices, time=held * polytope.fastest)
+    return whole
 
 
-def _holding(objective: WaterFilling, solved: Level, demand: Floats, growth: Floats) -> Flags:
+def _holding(counts: Floats, weight: Floats, given: Floats, demand: Floats) -> Flags:
     """(N,) jobs that the multipliers prove to be held at this level; none where a level ends because a job is full.
 
     Multipliers of a program that is solved nearly are never quite 0. One that means something comes with a demand that
     is just met: either it or the slack of the demand vanishes.
     """
-    weight = solved.multipliers * objective.units * growth
-    total = dot(objective.counts, weight)
-    mean = total / float(objective.counts.sum())
+    total = dot(counts, weight)
+    mean = total / float(counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
-        slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0, posinf=np.inf)
+        slack = np.nan_to_num(given / demand - 1.0, nan=0.0, posinf=np.inf)
         return np.asarray((weight > _HELD_BY_LEVEL * mean) & (weight > slack * total))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.core.certificate import Certificate, without_negligible
+from formulations.core.certificate import Certificate, made_feasible
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, SolverError
@@ -79,18 +79,13 @@ def solve_for_sum(program: ClassPairs, goal: Goal) -> Certificate:
         answer = program.best(goal)
     n = program.counts
     floors = np.zeros_like(n) if goal.floors is None else goal.floors
-    shares = program.repaired(answer.shares)
+    shares, multipliers, prices, time = made_feasible(program, answer)
     u = program.throughput(shares)
     if (u < floors * (1.0 - ACCEPTED_SHORTFALL)).any():
         raise SolverError(f"{NAME}: missed a floor")
-    multipliers, prices, time = (
-        np.clip(np.nan_to_num(each), 0.0, None) for each in (answer.multipliers, answer.prices, answer.time)
-    )
     held = np.where(floors > 0, multipliers, 0.0)
-    prices, supply = without_negligible(
-        program.capacity, prices, lambda p: program.supply_at(goal.gains + held[:, None], p, time, goal.gpu_cost)
-    )
+    supply = program.supply_at(goal.gains + held[:, None], prices, time, goal.gpu_cost)
     bound = supply - dot(n * held, floors)
     value, spent = dot(program.worth(goal)[: len(shares)], shares), (goal.gpu_cost * program.used(shares)).sum()
     gap = max(bound - value, 0.0) / max(value + spent, 1e-300)
-    return Certificate(shares, value, max(bound, value), gap, prices, held, prices, time=time)
+    return Certificate(shares, value, max(bound, value), gap, held, prices, time)

@@ -10,14 +10,13 @@ from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import spread_weights
 from formulations.core.solution import Pairs
-from formulations.levels.residual_program import ResidualProgram, WholeProgram
 from formulations.packed.choice import AmongPairs
 from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.expansion import expand
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import useful_pairs
 from formulations.solving.choice import Among
-from formulations.solving.reduction import PlainReduction, Reduction
+from formulations.solving.reduction import Reduction
 from throughputs.arrays import Flags, Floats, Ints, Positions
 from throughputs.packed import PackedColumns
 
@@ -67,16 +66,11 @@ class PackedReduction(Reduction):
             together[among],
             useful[among],
         )
-        return cls(served, types, jobs, np.cumsum(begins) - 1, jobs[first], program, polytope)
+        return cls(served, types, jobs, np.cumsum(begins) - 1, jobs[first], program, polytope, np.arange(len(types)))
 
     def among(self, best: Certificate) -> Among:
         """In times alone and beside groups."""
         return AmongPairs(self.program, best)
-
-    def residual(self) -> ResidualProgram | WholeProgram:
-        """All of it: what ends a level may be company instead of capacity, when the time of somebody's partners is used
-        up, so there may be more levels than types."""
-        return WholeProgram(self.program)
 
     def allocation(self, shares: Floats) -> tuple[Floats, Pairs]:
         """Pairs of jobs by `expand`."""
@@ -117,7 +111,7 @@ class PackedReduction(Reduction):
 
 
 @dataclass(frozen=True, eq=False)
-class ReductionWithoutPairs(PlainReduction):
+class ReductionWithoutPairs(Reduction):
     """That of a polytope without pairs to a program in which no group has company."""
 
     program: ClassPairs
@@ -125,7 +119,7 @@ class ReductionWithoutPairs(PlainReduction):
     @classmethod
     def of_polytope(cls, polytope: Polytope, key: Floats) -> ReductionWithoutPairs:
         """Classes of jobs that are equal in rates, gang and `key` (N, k)."""
-        plain = PlainReduction.of_figures(polytope, list(key.T))
+        plain = Reduction.of_figures(polytope, list(key.T))
         nobody = np.zeros((1, 1, len(plain.types)))
         program = ClassPairs(plain.program, np.zeros(len(plain.first), dtype=np.intp), nobody, nobody > 0)
         return cls(**vars(plain) | {"program": program})

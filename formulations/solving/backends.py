@@ -37,11 +37,6 @@ class Backend:
     install: str = ""
 
     @property
-    def aggregates(self) -> bool:
-        """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
-        return self.module.startswith(("formulations.interior_point.", "formulations.prices."))
-
-    @property
     def missing(self) -> tuple[str, ...]:
         """Packages that are not installed."""
         return tuple(package for package in self.requires if not _installed(package))

@@ -31,14 +31,14 @@ whom it asks, how nearly, and what it takes. ``published`` is that of `allocator
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.core.certificate import Certificate
+from formulations.core.certificate import Certificate, made_feasible
 from formulations.core.objectives import Objective, Threshold
 from formulations.core.polytope import Polytope
-from formulations.core.reductions import classes_of
 from formulations.interior_point.structured import solve_with_floors
 from formulations.prices import search as prices
 from formulations.solving.backends import Backend, in_order
@@ -91,7 +91,7 @@ class Among:
 
     Most contended programs leave nothing to choose, and their multipliers prove it; the others are solved for the
     total worth, and once more for evenness where that is not unique either. Should rounding keep every choice from
-    attaining the optimum, its own shares are returned with no proof of efficiency.
+    attaining the optimum, its own shares are returned.
     """
 
     polytope: Polytope
@@ -103,49 +103,56 @@ class Among:
 
     def of_sum(self, gains: Floats) -> Choice:
         """Where the objective is the sum of throughputs by their `gains` (N,): the most even."""
-        polytope, best = self.polytope, self.best
-        worth = gains[:, None] * polytope.rates
-        unique = _is_unique(polytope, worth, best.dual_prices, np.zeros(polytope.n_jobs, dtype=bool))
-        if _settled(polytope, best.gap, unique):
-            return Choice(_without_negligible(polytope, best.shares), best.gap)
-        return _choose(polytope, gains, None, None, EVENNESS / 10) or self.as_found()
+        best = self.best
+        if self._settled(gains, best.gap, np.zeros(self.polytope.n_jobs, dtype=bool)):
+            return self._at_hand(best.gap)
+        return _choose(self.polytope, gains, None, None, EVENNESS / 10) or self.as_found()
 
-    def of_throughputs(self, held: Flags, *, raising: bool) -> Choice:
-        """Where throughputs are settled: the most even, or where they may be `raising`, of the most worth.
+    def of_throughputs(self, held: Flags) -> Choice:
+        """Where throughputs are unique and efficient: the most worth, which rounding alone may raise, and most even.
 
         `held` (N,) are jobs whose throughput the multipliers prove to be the only one.
         """
-        polytope, best = self.polytope, self.best
-        worth = best.multipliers[:, None] * polytope.rates
-        unique = bool(held.all()) and _is_unique(polytope, worth, best.dual_prices, held)
-        if _settled(polytope, 0.0, unique):
-            return Choice(_without_negligible(polytope, best.shares), 0.0)
-        return _even(polytope, best, raising=raising)
+        u, best = self.polytope.throughput(self.best.shares), self.best
+        if self._settled(best.multipliers, 0.0, held, proven=bool(held.all())):
+            return self._at_hand(0.0)
+        return self._efficient(0.0, lambda part: u * (1.0 - part))
 
     def of_level(self, objective: Threshold) -> Choice:
         """Where every job has what it demands at the level: the most worth, and the most even of that."""
         polytope, best = self.polytope, self.best
         gap, everyone = gap_of_level(polytope, objective, best), np.ones(polytope.n_jobs, dtype=bool)
-        worth = best.multipliers[:, None] * polytope.rates
-        unique = gap <= 2 * EVENNESS and _is_unique(polytope, worth, best.dual_prices, everyone)
-        if _settled(polytope, gap, unique):
-            return Choice(_without_negligible(polytope, best.shares), gap)
+        if self._settled(best.multipliers, gap, everyone):
+            return self._at_hand(gap)
         level = objective.level(polytope.throughput(best.shares))
-        if not (np.isfinite(level) and level > 0):
-            return self.as_found()
+        return self._efficient(gap, lambda part: objective.demand(objective.relaxed(level, part)))
+
+    def _at_hand(self, gap: float) -> Choice:
+        """The optimum at hand, proven to be so far from the most worth."""
+        shares = _without_negligible(self.polytope, self.best.shares)
+        return Choice(shares, gap if np.isfinite(gap) else np.nan)
+
+    def _settled(self, multipliers: Floats, gap: float, demanding: Flags, proven: bool = True) -> bool:
+        """Whether nothing is left to choose: the optimum is efficient, and the only one as far as that matters."""
+        polytope, best = self.polytope, self.best
+        if gap > 2 * EVENNESS or polytope.n_jobs > _MOST_CLASSES_TO_EVEN:
+            return gap <= 2 * EVENNESS
+        return proven and is_unique(polytope, multipliers[:, None] * polytope.rates, best.prices, demanding)
+
+    def _efficient(self, gap: float, floors: Callable[[float], Floats]) -> Choice:
+        """The most total worth, and most even shares, at `floors` (N,) that are relaxed by some part of the optimum.
+
+        `gap` is how far the optimum at hand is proven to be from the most worth.
+        """
+        polytope, best = self.polytope, self.best
         searches = [(EVENNESS, relaxation) for relaxation in _RELAXATIONS]
-        if gap > 2 * EVENNESS and polytope.n_jobs >= _MOST_CLASSES_AT_ONCE and _differ(polytope):
+        if gap > 2 * EVENNESS and polytope.n_jobs >= _MOST_CLASSES_AT_ONCE:
             searches.insert(0, (0.0, _RELAXATIONS[0]))
         for evenness, relaxation in searches:
-            floors = objective.demand(objective.relaxed(level, relaxation))
-            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, evenness)
-            if chosen is None:
-                continue
-            attained = objective.level(polytope.throughput(chosen.shares))
-            loss = (level - attained if objective.higher_level_is_better else attained - level) / abs(level)
-            if loss <= _ACCEPTED_LOSS:
+            chosen = _choose(polytope, polytope.normalised_worth, floors(relaxation), best.shares, evenness)
+            if chosen is not None and (polytope.throughput(chosen.shares) >= floors(_ACCEPTED_LOSS)).all():
                 return chosen
-        return self.as_found()
+        return self._at_hand(gap)
 
 
 @dataclass(frozen=True)
@@ -189,58 +196,6 @@ def chooser(choice: str) -> Chooser:
 _GROUP = "formulations.choices"
 
 
-def _settled(polytope: Polytope, gap: float, unique: bool) -> bool:
-    """Whether there is nothing to choose: the optimum at hand is efficient, and the only one as far as that matters."""
-    return gap <= 2 * EVENNESS and (unique or polytope.n_jobs > _MOST_CLASSES_TO_EVEN)
-
-
-def _differ(polytope: Polytope) -> bool:
-    """Whether most rows have rates of their own: total worth alone then leaves little to choose."""
-    distinct = classes_of([*polytope.rates.T, polytope.scale_factors])
-    return 2 * len(distinct.first) > polytope.n_jobs
-
-
-def _is_unique(polytope: Polytope, worth: Floats, prices: Floats, demanding: Flags) -> bool:
-    return polytope.n_jobs <= _MOST_CLASSES_TO_EVEN and is_unique(polytope, worth, prices, demanding)
-
-
-def _even(polytope: Polytope, best: Certificate, *, raising: bool) -> Choice:
-    """Throughputs are unique at the optimum, which is efficient; only by which types they are reached is left.
-
-    What rounding leaves of capacity is worth nothing to speak of, but it may be the world to a job that has next to
-    nothing. Total worth counts only where throughputs may be `raising` by it: a lexicographic optimum is kept to.
-    """
-    u = polytope.throughput(best.shares)
-    for relaxation in _RELAXATIONS:
-        if raising:
-            floors = u * (1.0 - relaxation)
-            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS)
-        else:
-            chosen = _spread(polytope, u, relaxation, best.shares)
-        if chosen is not None and (polytope.throughput(chosen.shares) >= u * (1.0 - _ACCEPTED_LOSS)).all():
-            return chosen
-    return Choice(best.shares, 0.0)
-
-
-def _spread(polytope: Polytope, u: Floats, relaxation: float, start: Floats) -> Choice | None:
-    """The most even shares with throughputs `u` (N,), up to a relaxation; None when they are not found."""
-    weights = polytope.normalised_worth * polytope.fastest
-    try:
-        answer = solve_with_floors(
-            polytope,
-            None,
-            u * (1.0 - relaxation),
-            weights / weights.max(),
-            start=start,
-            precision=_PRECISION,
-        )
-    except RuntimeError:
-        return None
-    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
-    found = polytope.throughput(shares)
-    return Choice(shares * np.divide(u, found, out=np.ones_like(u), where=found > u)[:, None], 0.0)
-
-
 def gap_of_level(polytope: Polytope, objective: Threshold, best: Certificate) -> float:
     """Efficiency gap of the optimum that was found, as far as its multipliers prove it.
 
@@ -251,7 +206,7 @@ def gap_of_level(polytope: Polytope, objective: Threshold, best: Certificate) ->
         return np.inf
     u = polytope.throughput(best.shares)
     owed = dot(polytope.counts * best.multipliers, objective.demand(objective.level(u)))
-    supply = polytope.supply_at(best.multipliers, best.dual_prices, best.time)
+    supply = polytope.supply_at(best.multipliers, best.prices, best.time)
     left = max(supply - owed, _ROUNDING * supply)
     gains, total = polytope.normalised_worth, dot(polytope.counts * polytope.normalised_worth, u)
     return float((gains / best.multipliers).max()) * left / total if total > 0 else np.inf
@@ -267,30 +222,25 @@ def _choose(
     polytope: Polytope, gains: Floats, floors: Floats | None, start: Floats | None, evenness: float
 ) -> Choice | None:
     """One attempt; None when it is not solved or not well enough, or leaves a choice without evenness."""
-    worth = gains[:, None] * polytope.rates
     try:
         if evenness == 0.0:
             answer = prices.solve_for_worth(polytope, gains, floors)
         else:
+            worth = gains[:, None] * polytope.rates
             answer = solve_with_floors(polytope, worth, floors, evenness, start=start, precision=_PRECISION)
     except RuntimeError:
         return None
-    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
-    total = dot(polytope.counts, (worth * shares).sum(axis=1))
-    owed, earned, multipliers = 0.0, worth, np.zeros(polytope.n_jobs)
+    shares, multipliers, at, _ = made_feasible(polytope, answer)
+    shares = _without_negligible(polytope, shares)
+    total, owed, earned = dot(polytope.counts * gains, polytope.throughput(shares)), 0.0, gains
     if floors is not None:
-        multipliers = np.clip(answer.multipliers, 0.0, None)
-        owed = dot(polytope.counts * multipliers, floors)
-        earned = worth + multipliers[:, None] * polytope.rates
-    capacity_prices = np.clip(answer.prices, 0.0, None)
-    most = polytope.supply(earned, capacity_prices) - owed
+        owed, earned = dot(polytope.counts * multipliers, floors), gains + multipliers
+    most = polytope.supply_at(earned, at) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
-    # among several optima evenness has to choose
-    if (
-        evenness == 0.0
-        and polytope.n_jobs <= _MOST_CLASSES_TO_EVEN
-        and not is_unique(polytope, earned, capacity_prices, multipliers > _HOLDING_MULTIPLIER * gains)
-    ):
-        return None
+    if evenness == 0.0 and polytope.n_jobs <= _MOST_CLASSES_TO_EVEN:
+        # among several optima evenness has to choose
+        held = multipliers > _HOLDING_MULTIPLIER * gains
+        if not is_unique(polytope, earned[:, None] * polytope.rates, at, held):
+            return None
     # the square costs e/2; what is missing beyond it was not found
-    return Choice(shares, gap) if gap <= 2 * max(evenness, EVENNESS) else None
+    return Choice(shares, gap) if gap <= 2 * EVENNESS else None

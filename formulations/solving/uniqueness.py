@@ -2,7 +2,7 @@
 
 By complementary slackness every optimum uses only columns whose reduced cost is zero. With exact prices most jobs have
 as many of those as they have rows (time; demand), and so no choice. What freedom the other jobs have shows in the use
-of capacity: the optimum is unique if no combination of it leaves the use of every priced type as it is.
+of capacity: the optimum is unique if every change of their shares changes the use of a priced type.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.core.polytope import Polytope
-from throughputs.arrays import Flags, Floats, Positions
-from throughputs.numerics.systems import null_space, singular_values
+from throughputs.arrays import Flags, Floats, Ints
+from throughputs.numerics import dot
+from throughputs.numerics.systems import null_space
 
 _FREE_COST = 1e-7
 """Reduced cost, relative to what the job earns, up to which a column counts as free: on the safe side."""
@@ -19,8 +20,8 @@ _FREE_COST = 1e-7
 _NEGLIGIBLE_WORTH = 1e-7
 """Worth of a job relative to the mean below which it is rounding, and says nothing about the columns of the job."""
 
-_LEAST_SINGULAR_VALUE = 1e-6
-"""Smallest relative singular value of independent directions."""
+_INDEPENDENT = 1e-6
+"""Relative distance from which rows are no combination of each other, and from which two rates differ."""
 
 
 def is_unique(polytope: Polytope, worth: Floats, prices: Floats, demanding: Flags) -> bool:
@@ -32,16 +33,24 @@ def is_unique(polytope: Polytope, worth: Floats, prices: Floats, demanding: Flag
     prices : (M,) of an optimum.
     demanding : (N,) jobs whose throughput is held by a demand.
     """
-    freedom = Freedom(polytope, *free_columns(polytope, worth, prices), demanding)
-    loose = np.flatnonzero(freedom.degrees > 0)
+    free, idle = free_columns(polytope, worth, prices)
+    freedom = degrees_of_freedom(polytope, free, idle, demanding)
+    loose = np.flatnonzero(freedom > 0)
     if not len(loose):
         return True
-    total = polytope.supply(worth, prices)
-    priced = prices * polytope.capacity > _FREE_COST * total
-    if int(freedom.degrees[loose].sum()) > int(priced.sum()):
+    profit = np.maximum((worth - polytope.scale_factors[:, None] * prices).max(axis=1), 0.0)
+    paid = prices * polytope.capacity
+    priced = paid > _FREE_COST * (float(np.add.reduce(paid)) + dot(polytope.counts, profit))
+    if int(freedom[loose].sum()) > int(priced.sum()):
         return False
-    moves = freedom.moves(loose)[:, priced]
-    return rank_of(moves) == len(moves)
+    # columns: the free shares of the loose jobs, and where they may be idle; rows: time, demand, use of priced types
+    rates = np.where(free, polytope.rates, 0.0)[loose]
+    relative = np.append(rates / rates.max(axis=1, keepdims=True), np.zeros((len(loose), 1)), axis=1)
+    job, kind = np.nonzero(np.column_stack([free, idle])[loose])
+    time = np.arange(len(loose))[:, None] == job
+    demand = time * np.where(demanding[loose][job], relative[job, kind], 0.0)
+    used = np.flatnonzero(priced)[:, None] == kind
+    return not len(null_space(np.concatenate([time, demand, used]), _INDEPENDENT))
 
 
 def free_columns(polytope: Polytope, worth: Floats, prices: Floats) -> tuple[Flags, Flags]:
@@ -54,47 +63,16 @@ def free_columns(polytope: Polytope, worth: Floats, prices: Floats) -> tuple[Fla
     return free, profit <= _FREE_COST * scale
 
 
-class Freedom:
-    """What jobs may change about their shares without a change of their time or their throughput.
+def degrees_of_freedom(polytope: Polytope, free: Flags, idle: Flags, demanding: Flags) -> Ints:
+    """(N,) number of independent changes of each job's shares that leave its time and its throughput as they are.
 
     Parameters
     ----------
-    polytope : N jobs.
     free : (N, M) columns that may be used.
     idle : (N,) jobs that may leave time unused.
     demanding : (N,) jobs whose throughput must stay.
-
-    Attributes
-    ----------
-    degrees : (N,) number of independent changes.
     """
-
-    def __init__(self, polytope: Polytope, free: Flags, idle: Flags, demanding: Flags) -> None:
-        self._rates, self._free, self._idle, self._demanding = polytope.rates, free, idle, demanding
-        # where all free columns yield the same, the row of the demand is that of time again
-        most = np.where(free, polytope.rates, 0.0).max(axis=1)
-        least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
-        self.degrees = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _LEAST_SINGULAR_VALUE * most))
-
-    def moves(self, jobs: Positions) -> Floats:
-        """(sum of degrees, M) independent changes of the jobs' shares, each of length 1."""
-        moves = np.concatenate([self._moves(job) for job in jobs])
-        return np.asarray(moves / np.sqrt((moves * moves).sum(axis=1, keepdims=True)))
-
-    def _moves(self, job: int) -> Floats:
-        rates, idle = self._rates[job], bool(self._idle[job])
-        types = np.flatnonzero(self._free[job])
-        rows = [np.ones(len(types) + idle)]
-        if self._demanding[job]:
-            # idle time gives no throughput; beside rates of millions of steps/s the row of time would count as none
-            scaled = rates[types] / rates[types].max(initial=np.finfo(np.float64).tiny)
-            rows.append(np.append(scaled, 0.0) if idle else scaled)
-        basis = null_space(np.array(rows), _LEAST_SINGULAR_VALUE)
-        moves = np.zeros((len(basis), len(rates)))
-        moves[:, types] = basis[:, : len(types)]
-        return moves
-
-
-def rank_of(moves: Floats, least: float = _LEAST_SINGULAR_VALUE) -> int:
-    """Number of independent ones among `moves` (k, M) of length 1, up to singular values of `least`."""
-    return int((singular_values(moves) > least).sum()) if moves.size else 0
+    # where all free columns yield the same, the row of the demand is that of time again
+    most = np.where(free, polytope.rates, 0.0).max(axis=1)
+    least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
+    return np.asarray(free.sum(axis=1) + idle - 1 - (demanding & (most - least > _INDEPENDENT * most)))

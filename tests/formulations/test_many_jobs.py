@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from formulations import MaxMin, NashWelfare, Polytope, SolverError, solve
-from formulations.core.certificate import certify
-from formulations.core.reductions import _by_hash, _project, classes_of
+from formulations.core.reductions import classes_of, spread_weights
 from formulations.interior_point import structured
 from formulations.prices import search as prices
 from formulations.solving.backends import AUTO
@@ -32,7 +31,7 @@ def from_200_jobs(monkeypatch):
 def by_prices(polytope, objective):
     """None where the path gives up, which sends the program to the next."""
     try:
-        return certify(polytope, objective, prices.solve(polytope, objective))
+        return objective.certify(polytope, prices.solve(polytope, objective))
     except RuntimeError:
         return None
 
@@ -56,7 +55,7 @@ def test_prices_agree_with_the_interior_point(kind, blocks):
         if found is None:
             continue
         point, sign = (
-            certify(polytope, objective, structured.solve(polytope, objective)),
+            objective.certify(polytope, structured.solve(polytope, objective)),
             1 if objective.maximise else -1,
         )
         assert sign * (point.objective - found.bound) <= 1e-9 * abs(found.bound), f"seed {seed}"
@@ -157,7 +156,7 @@ def check_classes(classes, columns):
 
 @pytest.mark.parametrize(("n_jobs", "n_kinds"), [(1, 1), (50, 7), (300, 300), (60_000, 40)])
 def test_classes_depend_on_content_alone(n_jobs, n_kinds):
-    """In any order; by sorting and by hashing; above the size at which the hash table is tried, too."""
+    """In any order."""
     rng = np.random.default_rng(2)
     columns, order = columns_of(rng, n_jobs, n_kinds), rng.permutation(n_jobs)
     one, other = classes_of(columns), classes_of([column[order] for column in columns])
@@ -169,23 +168,19 @@ def test_classes_depend_on_content_alone(n_jobs, n_kinds):
 
 
 def test_different_rows_that_meet_in_one_place_stay_apart():
-    """Two rows of which the second figure makes up for the first, to the last bit; among many, sorting takes over."""
-    weights, rng = _project([np.array([1.0, 0.0]), np.array([0.0, 1.0])]), np.random.default_rng(3)
+    """Two rows of which the second figure makes up for the first, to the last bit."""
+    weights, rng = spread_weights(3)[1:], np.random.default_rng(3)
     for _ in range(20_000):
         a, b = rng.uniform(0, 1, 2)
         c = a + rng.uniform(0.01, 1)
         pair = [np.array([a, c]), np.array([b, (a * weights[0] + b * weights[1] - c * weights[0]) / weights[1]])]
-        place = _project(pair)
+        place = pair[0] * weights[0] + pair[1] * weights[1]
         if place[0] == place[1]:
             break
     assert place[0] == place[1]
-    check_classes(classes_of(pair), pair)
-    assert _by_hash(pair, place) is None
     at = rng.integers(0, 2, 60_000)
-    classes, rows = classes_of([column[at] for column in pair]), np.stack([column[at] for column in pair], axis=1)
-    # equal rows that lie apart among their equals in place may be more than one class, but no class mixes rows
-    np.testing.assert_array_equal(rows[classes.first][classes.of], rows)
-    assert classes.counts.sum() == 60_000
+    for columns in (pair, [column[at] for column in pair]):
+        check_classes(classes_of(columns), columns)
 
 
 def test_weights_and_gangs_tell_jobs_apart():

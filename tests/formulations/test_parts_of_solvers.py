@@ -16,12 +16,10 @@ from formulations import (
     proportional_throughput,
     solve,
 )
-from formulations.core.certificate import certify, relative_gap, repair_duals
 from formulations.core.solution import Answer
 from formulations.interior_point import structured
 from formulations.prices.goals import LevelGoal
 from formulations.prices.search import solve_for_worth
-from formulations.reference.linear import solve_highs
 from tests.formulations.programs import LINEAR, draw_even, draw_hard, polytope_of, with_jobs
 
 
@@ -83,11 +81,11 @@ def test_whatever_a_backend_answers_is_made_feasible_and_its_bound_holds(kind):
         sign = 1 if objective.maximise else -1
         for shares in (rng.random((N, M)), np.full((N, M), 3.0), -rng.random((N, M)), np.full((N, M), np.nan)):
             answer = Answer(shares, rng.exponential(size=N), rng.exponential(size=M))
-            found = certify(polytope, objective, answer)
+            found = objective.certify(polytope, answer)
             assert polytope.violation(found.shares) <= 1e-12, f"seed {seed}"
             assert sign * (found.bound - best.objective) >= -1e-9 * abs(best.objective), f"seed {seed}"
         point = structured.solve(polytope, objective)
-        worse = certify(polytope, objective, Answer(point.shares * 0.9, point.multipliers, point.prices))
+        worse = objective.certify(polytope, Answer(point.shares * 0.9, point.multipliers, point.prices))
         assert worse.gap > (1e-6 if kind == "finish_time" else 0.05), f"seed {seed}"
 
 
@@ -107,50 +105,11 @@ def test_a_class_is_proven_like_its_jobs(kind):
         first = np.searchsorted(each, np.arange(12))
         multipliers = best.multipliers[first] if best.multipliers.size else np.ones(12)
         rough = best.shares[first] * off[0], multipliers * off[1], best.prices * off[2]
-        one = certify(classes, objective, Answer(*rough))
-        other = certify(jobs, objectives[kind].take(each), Answer(rough[0][each], rough[1][each], rough[2]))
+        one = objective.certify(classes, Answer(*rough))
+        other = objectives[kind].take(each).certify(jobs, Answer(rough[0][each], rough[1][each], rough[2]))
         assert one.objective == pytest.approx(other.objective, rel=1e-9), f"seed {seed}"
         assert one.bound == pytest.approx(other.bound, rel=1e-9), f"seed {seed}"
         assert other.gap > 1e-5, f"seed {seed}"
-
-
-def test_what_is_proven_is_the_better_of_two_bounds():
-    """Of a sum: at the prices as they come, or where those that are too low have risen."""
-    better = 0
-    for seed in range(24):
-        polytope, objective = hard_part(seed, "max_sum")
-        best, rng = solve(polytope, objective), np.random.default_rng(seed)
-        prices = best.prices * rng.choice([0.7, 1.0, 1.2], len(best.prices))
-        found = certify(polytope, objective, Answer(best.shares, np.zeros(0), prices))
-        as_they_come = polytope.supply_at(objective.gains, prices)
-        assert found.bound <= as_they_come * (1 + 1e-12), f"seed {seed}"
-        better += found.bound < as_they_come * (1 - 1e-3)
-    assert better >= 6
-
-
-def test_rounding_is_taken_back():
-    """Multipliers of an optimum, off by a billionth, prove it to a billionth where GPUs are next to nothing too."""
-    rng, plain, sharp = np.random.default_rng(6), 0, 0
-    for seed in range(3, 240, 12):
-        polytope, objective = hard_part(seed, "max_min")
-        best = certify(polytope, objective, solve_highs(polytope, objective))
-        off = best.multipliers, best.dual_prices * (1.0 - 1e-9 * rng.uniform(0, 1, len(polytope.capacity)))
-        repaired = repair_duals(polytope, best.shares, *off)
-        gaps = [
-            relative_gap(best.objective, objective.bound(duals[0], polytope.supply_at(*duals)))
-            for duals in (off, repaired)
-        ]
-        plain, sharp = plain + (gaps[0] <= 1e-8), sharp + (gaps[1] <= 1e-8)
-    assert sharp > plain
-    assert sharp >= 18
-
-
-def test_time_that_a_job_has_to_spare_earns_nothing():
-    """Two jobs share the one GPU: a price of 0.4 is too low where the GPU earns 0.5, whoever has it."""
-    halves = Answer(np.full((2, 1), 0.5), np.zeros(0), np.array([0.4]))
-    found = certify(polytope_of(np.ones((2, 1)), None, [1.0]), MaxSum([0.5, 0.5]), halves)
-    assert (found.objective, found.bound) == (0.5, pytest.approx(0.5))
-    assert found.prices.tolist() == pytest.approx([0.5])
 
 
 def test_multipliers_of_floors_prove_the_worth_above_them():

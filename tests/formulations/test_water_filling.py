@@ -12,7 +12,8 @@ from formulations import (
     proportional_throughput,
     solve,
 )
-from formulations.levels.water_filling import Level, fill
+from formulations.core.certificate import Certificate
+from formulations.levels.water_filling import fill
 from tests.formulations.filling_reference import reference_filling
 from tests.formulations.programs import (
     draw_hard,
@@ -140,12 +141,16 @@ def test_who_is_full_alone_holds_the_water():
 def test_what_rounding_leaves_of_a_multiplier_holds_nobody(counts):
     """At half of their time the first class is held, the second goes on to all of it."""
     answers = [([0.5, 0.5], [1.0, 1e-9]), ([0.5, 1.0], [0.0, 1.0])]
+    polytope = polytope_of(np.ones((2, 1)), None, [1e7], counts)
 
-    def solved(_):
-        return Level(0.5, 0.0, *map(np.array, answers.pop(0)))
+    def proven(program, _):
+        shares, multipliers = map(np.array, answers.pop(0))
+        rows = np.arange(2 - program.n_jobs, 2)
+        return Certificate(shares[rows, None], 0.5, 0.5, 0.0, multipliers[rows], np.ones(1))
 
-    levels = fill(WaterFilling(np.ones(2), np.ones(2), counts=counts), np.ones(2), solved)
-    assert [level.u.tolist() for level in levels] == [[0.5, 0.5], [0.5, 1.0]]
+    filled = fill(WaterFilling(np.ones(2), np.ones(2), counts=counts), polytope, proven)
+    assert not answers
+    assert filled.shares.ravel().tolist() == [0.5, 1.0]
 
 
 def test_what_rounding_leaves_of_a_small_type_is_no_level():

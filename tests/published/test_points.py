@@ -13,7 +13,8 @@ from allocator.published.gavel import points
 from allocator.published.gavel.points import bisected_makespan
 from formulations import FinishTimeFairness, Makespan, MaxMin, MaxSum, proportional_throughput, solve
 from formulations.core.solution import NotAcceptedError
-from formulations.levels.water_filling import WaterFilling, WaterLevel
+from formulations.levels.hierarchy import Filling, Hierarchy
+from formulations.levels.water_filling import WaterLevel
 from formulations.reference import convex
 from formulations.solving.backends import Backend
 from formulations.statements.shares import Times, goal
@@ -83,7 +84,8 @@ def test_what_ecos_cannot_solve_is_refused():
     polytope = polytope_of(np.ones((2, 2)), None, [1, 1])
     with pytest.raises(RuntimeError, match="infeasible"):
         points.feasible_point(polytope, np.array([2.0, 0.5]))
-    level = WaterLevel.after(WaterFilling(np.ones(2), np.ones(2)), np.zeros(2), np.ones(2))
+    filling = Filling(Hierarchy.flat(2), *np.ones((3, 2)))
+    level = WaterLevel(np.ones(2), np.zeros(2), filling, np.arange(2))
     with pytest.raises(NotAcceptedError, match="WaterLevel"):
         points.solve(polytope, level)
 

@@ -21,9 +21,6 @@ _SINGULAR = 1e-10
 _SWEEPS = 40
 """Most sweeps of Jacobi's method, which needs less than ten."""
 
-_ORTHOGONAL = 1e-15
-"""Cosine of the angle between two rows that are orthogonal but for rounding."""
-
 _SQUARABLE = 1e140
 """Number up to which squares, and sums of some of them, are numbers; and so are those of its inverse."""
 
@@ -199,29 +196,6 @@ def _sweep(n: int, turn: Callable[[int, int], bool]) -> None:
     for _ in range(_SWEEPS):
         if not sum(turn(p, q) for p, q in combinations(range(n), 2)):
             return
-
-
-def singular_values(matrix: Floats) -> Floats:
-    """The min(k, n) singular values, ascending, of a matrix (k, n), small ones with all their digits.
-
-    One-sided Jacobi method: rows, or columns where they are fewer, are turned in pairs, in a fixed order, until all are
-    orthogonal (M. Hestenes, J. SIAM 6(1), 1958).
-    """
-    k, n = matrix.shape
-    rows = np.array(matrix if k <= n else matrix.T, dtype=float, order="C")
-    for _ in range(_SWEEPS):
-        turned = False
-        for p, q in combinations(range(len(rows)), 2):
-            one, other = rows[p], rows[q]
-            alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
-            if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
-                continue
-            turned = True
-            cosine, sine = _turn(alpha, beta, off)
-            rows[p], rows[q] = cosine * one - sine * other, sine * one + cosine * other
-        if not turned:
-            break
-    return np.sort(np.sqrt(np.add.reduce(rows * rows, axis=1)))
 
 
 def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:

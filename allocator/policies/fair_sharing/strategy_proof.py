@@ -13,7 +13,6 @@ from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import TOLERANCE, NashWelfare, Polytope
-from formulations.core.log_certificate import certify_log
 from formulations.core.reductions import classes_of, types_in_order
 from formulations.interior_point import structured
 from throughputs import PlainColumns, ThroughputMatrix
@@ -164,5 +163,5 @@ class _Welfare:
         matrix = ThroughputMatrix.trusted(rates, jobs=range(len(classes)), accelerators=names, scale_factors=sizes)
         polytope = Polytope(PlainColumns(matrix), self.capacity, counts)
         objective = NashWelfare(budgets, counts)
-        proof = certify_log(polytope, objective, structured.solve(polytope, objective))
+        proof = objective.certify(polytope, structured.solve(polytope, objective))
         return proof.objective, polytope.throughput(proof.shares), proof.gap
