@@ -9,9 +9,10 @@ import numpy as np
 
 from allocator import get_policy
 from allocator.protocol import Assignment, ClusterState
+from allocator.published.pollux.genetic import search_on_nodes
 from benchmarks.decisions import draw_state
 from benchmarks.fit_goodput import errors, fit_all
-from formulations.goodput import search_on_nodes, solve_on_nodes
+from formulations.goodput import solve_on_nodes
 from tests.conftest import _data_root, _reference_root
 from tests.reference import goodput_cases as cases
 from tests.reference import pollux_cases

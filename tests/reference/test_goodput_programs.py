@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allocator.published.pollux.genetic import NodeTable
 from formulations.goodput import SiaProgram, solve_on_nodes
-from formulations.goodput.search import NodeTable
 from tests.reference import pollux_cases
 from tests.reference.pollux_cases import node_program, without_restarts
 from throughputs import Configurations

@@ -20,11 +20,11 @@ from formulations.goodput import (
     NodeSelection,
     PowerMean,
     fittest_selection,
-    search_on_nodes,
     solve_on_nodes,
 )
 from throughputs import Configurations, InputError
 from throughputs.arrays import Floats, Ints
+from throughputs.entry_points import entries_of
 
 
 @dataclass(eq=False)
@@ -88,7 +88,8 @@ class Pollux(SelectionPolicy):
         beside that search, for some ten jobs. GPUs of a last, smaller node are then not used, a job on other
         nodes than before has started anew, and the figures of a column count on however many nodes its GPUs are.
     generations : of the genetic search; 100 as published.
-    second : what the genetic search looks at beside fitness, see `formulations.goodput.search_on_nodes`.
+    second : what the genetic search looks at beside fitness, see
+        `allocator.published.pollux.genetic.search_on_nodes`.
     seed : of its draws.
     search_seconds : that the program, or branch and bound on nodes, may take for one decision; what was found by then
         is "feasible", with its gap. With a limit that it reaches, answers depend on the machine.
@@ -97,6 +98,8 @@ class Pollux(SelectionPolicy):
         GPUs on any one type; what a column is worth follows from the models, which are the same for all types with
         ``goodput_models=merged``. For search "program"; the published search, as Sia's simulator runs it on several
         types, gives a job GPUs of all of them and takes away those of all but one.
+
+    The published search comes with the published systems, as an entry point of the group ``allocator.searches``.
     """
 
     needs = Need.CONFIGURATIONS | Need.SERVICE
@@ -193,7 +196,11 @@ class Pollux(SelectionPolicy):
         kept = np.where(keeps, speedup[held[order]] if ways.n_columns else 0.0, 0.0)
         program = NodeProgram(columns, nodes, (speedup * restarts)[row], number, gpus_per_node, base, kept, mean)
         rng = np.random.default_rng([self.seed, memory.searches])
-        found = search_on_nodes(
+        search = entries_of("allocator.searches").get("genetic")
+        if search is None:
+            expected = "program: the published systems are not installed"
+            raise InputError(f"policy {self.name}", field="search", found=self.search, expected=expected)
+        found = search.load()(
             program, rng, self.generations, self.second, population=population, without_restarts=speedup[row]
         )
         bound = fittest_selection(ways, anywhere, state.capacity, mean).bound

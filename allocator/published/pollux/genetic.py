@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from formulations.arguments import figures
-from formulations.goodput.pollux_nodes import NodeProgram
+from formulations.goodput import NodeProgram
 from throughputs import InputError
 from throughputs.arrays import Flags, Floats, Ints
 

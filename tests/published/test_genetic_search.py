@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.goodput import NodeProgram, PowerMean, search_on_nodes, solve_on_nodes
+from allocator.published.pollux.genetic import search_on_nodes
+from formulations.goodput import NodeProgram, PowerMean, solve_on_nodes
 from throughputs import Configurations, InputError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -81,7 +82,7 @@ def test_few_nodes_as_the_second_objective(monkeypatch: pytest.MonkeyPatch) -> N
         ways, np.array([1, 2, 3]), np.array([1.0, 1.2, 1.3]), 3, 1, np.zeros((1, 3), int), np.zeros(1), PowerMean(1.0)
     )
     for utility, expected in ((0.35, 3), (0.5, 2), (0.7, 1), (2.0, 1)):
-        monkeypatch.setattr("formulations.goodput.search._LEAST_UTILITY", utility)
+        monkeypatch.setattr("allocator.published.pollux.genetic._LEAST_UTILITY", utility)
         assert search_on_nodes(program, np.random.default_rng(0), 30, "nodes").gpus.sum() == expected
 
 
