@@ -90,7 +90,9 @@ class Makespan(MaxMin):
         """Seconds."""
         return 1.0 / level if level > 0 else np.inf
 
-    level_of = report
+    def level_of(self, value: float) -> float:
+        """Part of the steps left per second."""
+        return self.report(value)
 
     def report_price(self, price: Floats, level: float) -> Floats:
         """Seconds saved per GPU."""

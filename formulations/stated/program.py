@@ -146,7 +146,45 @@ class _Program:
                 raise InputError(source, field=field, found=str(part), expected=f"{convex}, by the rules of cvxpy")
 
     def solved(self, name: str) -> Judged[Solution]:
-        """The answer of one solver, with what is proven of it; RuntimeError where it has none."""
+        """The answer of one solver, scaled into the polytope, with what its multipliers prove of it."""
+        proof, offset = self._asked(name)
+        shares = np.zeros(self.open.shape)
+        shares[self.open] = self.y.value
+        shares = self.polytope.repaired(shares)
+        idle, value = self._value(np.zeros(self.y.size)), self._value(shares[self.open])
+        bound, worth = -np.inf, 0.0
+        if proof is not None:
+            bound, proving = lower_bound(*proof)
+            worth = dot(np.abs(proof[0].limit), np.abs(proving))
+        bound = (bound + offset) * (1.0 if type(self.problem.objective).__name__ == "Minimize" else -1.0)
+        scale = max(abs(value - idle) if np.isfinite(idle) else 0.0, worth) or abs(value) or 1.0
+        kept = max((_violation(row) for row in self.own_rows), default=0.0) <= _TOLERANCE
+        gap = abs(value - bound) / scale if kept and np.isfinite(value) else np.inf
+        prices = np.where(self.polytope.capacity > 0, 0.0, np.nan)
+        prices[self.used] = np.abs(_multipliers(self.capacity_rows))
+        answer = Solution(
+            shares=shares,
+            status="optimal" if gap <= _TOLERANCE else f"claimed: {self.problem.status}",
+            objective=value,
+            bound=bound if np.isfinite(bound) else np.nan,
+            gap=gap,
+            efficiency_gap=np.nan,
+            prices=prices,
+            multipliers=np.zeros(self.polytope.n_jobs),
+            served=np.asarray(self.open.any(axis=1)),
+            unit="",
+            solver=name,
+            seconds=0.0,
+            row_prices={f"row {k}": _multipliers(row) for k, row in enumerate(self.own_rows, 1)},
+        )
+        return Judged(answer, gap)
+
+    def _asked(self, name: str) -> tuple[tuple[ConicForm, Floats, Floats] | None, float]:
+        """Solve with one solver; RuntimeError where it has no answer.
+
+        Returns the conic form, its columns and multipliers, None where these prove nothing; and what the objective,
+        minimised, has beyond that of the conic form.
+        """
         problem, upper, options = self.problem, name.upper(), SOLVERS[name]
         try:
             with warnings.catch_warnings():
@@ -167,40 +205,7 @@ class _Program:
             raise InfeasibleError(f"{self.source}: nothing bounds the objective ({name}: {word})")
         if self.y.value is None:
             raise RuntimeError(f"stopped with status {word}")
-        shares = np.zeros(self.open.shape)
-        shares[self.open] = self.y.value
-        shares = self.polytope.repaired(shares)
-        idle, value = self._value(np.zeros(self.y.size)), self._value(shares[self.open])
-        bound, worth = -np.inf, 0.0
-        found = self._conic_form(name, data, raw)
-        if found is not None:
-            bound, proving = lower_bound(*found)
-            worth = dot(np.abs(found[0].limit), np.abs(proving))
-        sign = 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0
-        # what the objective, minimised, has beyond that of the conic form
-        bound = sign * (bound + float(inverse[-1][cp.settings.OFFSET]))
-        scale = max(abs(value - idle) if np.isfinite(idle) else 0.0, worth) or abs(value) or 1.0
-        kept = max((_violation(row) for row in self.own_rows), default=0.0) <= _TOLERANCE
-        gap = abs(value - bound) / scale if kept and np.isfinite(value) else np.inf
-        prices = np.where(self.polytope.capacity > 0, 0.0, np.nan)
-        prices[self.used] = np.abs(self.capacity_rows.dual_value)
-        duals = (np.asarray(np.nan if row.dual_value is None else row.dual_value) for row in self.own_rows)
-        answer = Solution(
-            shares=shares,
-            status="optimal" if gap <= _TOLERANCE else f"claimed: {word}",
-            objective=value,
-            bound=bound if np.isfinite(bound) else np.nan,
-            gap=gap,
-            efficiency_gap=np.nan,
-            prices=prices,
-            multipliers=np.zeros(self.polytope.n_jobs),
-            served=np.asarray(self.open.any(axis=1)),
-            unit="",
-            solver=name,
-            seconds=0.0,
-            row_prices={f"row {k}": price for k, price in enumerate(duals, 1)},
-        )
-        return Judged(answer, gap)
+        return self._conic_form(name, data, raw), float(inverse[-1][cp.settings.OFFSET])
 
     def _value(self, columns: Floats) -> float:
         """The objective at open shares, the author's own variables as they are."""
@@ -222,6 +227,10 @@ class _Program:
         form = ConicForm(np.asarray(data["c"]), np.asarray(data["b"]), data["A"].tocsr(), quadratic, cones, job)
         point = (raw["x"], raw["y"]) if name == "scs" else (raw.x, raw.z)
         return form, np.asarray(point[0]), np.asarray(point[1])
+
+
+def _multipliers(row: Any) -> Floats:
+    return np.asarray(np.nan if row.dual_value is None else row.dual_value)
 
 
 def _violation(row: Any) -> float:

@@ -152,6 +152,12 @@ def test_the_urgency_of_jobs_that_are_dropped_counts_all_slots() -> None:
     assert program.by_urgency(np.array([0, -1, 2])).tolist() == [0, 2, 1]
 
 
+def test_urgency_gives_way_where_it_would_leave_gpus_idle() -> None:
+    """Of slot 0 two GPUs count: the wide job has them, although the other has less slack and leaves no room for it."""
+    found = solve_leases(program_of("1x1<2 2x1<3", "2 2 2", objective="maximize"))
+    assert (found.status, found.objective, found.schedule[:, 0].tolist()) == ("optimal", 21.0, [False, True])
+
+
 def test_a_solver_that_fails_has_no_answer(monkeypatch) -> None:
     def fails(*_: Any, **__: Any) -> LinearAnswer:
         raise RuntimeError("out of order")
