@@ -233,7 +233,7 @@ def _entry(name: str) -> PolicyEntry:
     if not isinstance(name, str) or name not in _ENTRIES:
         if name in _FAILED:
             raise InputError("policy", found=name, expected=f"a plugin that can be imported: {_FAILED[name]}")
-        hint = did_you_mean(name, _ENTRIES) or ", or one of your own with --import FILE.py (allocator.import_policies)"
+        hint = did_you_mean(name, _ENTRIES) or ", or your own: --import FILE.py (allocator.registry.import_policies)"
         raise InputError("policy", found=name, expected=f"a known policy{hint}: one of {', '.join(sorted(_ENTRIES))}")
     return _ENTRIES[name]
 

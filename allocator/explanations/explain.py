@@ -199,7 +199,7 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         sum((part.seconds for part in life if part.kind == kind), start=0.0)
         for kind in ("waiting", "starting", "running")
     )
-    arrival, completion = float(mine.arrival_time), float(mine.completion_time)
+    arrival, fastest = float(mine.arrival_time), float(mine.rates.max())
     return Explanation(
         run=run.source,
         policy=run.policy_name,
@@ -211,7 +211,9 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         weight=float(mine.priority_weight),
         status=mine.status,
         arrival=arrival,
-        completion=None if np.isnan(completion) else completion,
+        completion=_number(mine.completion_time),
+        deadline=_number(mine.deadline),
+        alone=float(mine.total_steps) / fastest if fastest else None,
         types=_by_type(run, mine.rates, mine.rates > 0),
         since=since,
         until=until,
@@ -223,6 +225,10 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         trace_id=mine.trace_id,
         arrival_date=jobs.date(job, arrival),
     )
+
+
+def _number(cell: float) -> float | None:
+    return None if np.isnan(cell) else float(cell)
 
 
 def _wait(asker: _Asker, job: int, wait: Interval, moment: float | None) -> Wait:

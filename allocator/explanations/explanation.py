@@ -113,7 +113,8 @@ class Explanation:
     run, policy, cluster : of which run.
     job, trace_id, job_type, entity, gpus, weight, status : the job; `trace_id` is its name where it was logged.
     arrival_date : when it arrived there (ISO 8601, UTC); empty where the trace has no dates.
-    arrival, completion : seconds; completion is None where it did not complete.
+    arrival, completion, deadline : seconds; None where it did not complete, or has no deadline.
+    alone : seconds that it needs on the GPUs that it asks for, of its fastest type; None where no type can run it.
     types : accelerator types that can run it, with its rate, steps/s.
     since, until : the time that was asked about, seconds.
     waited, ran, started : seconds of its whole life that it waited, trained and was being started.
@@ -132,6 +133,8 @@ class Explanation:
     status: str
     arrival: float
     completion: float | None
+    deadline: float | None
+    alone: float | None
     types: dict[str, float]
     since: float
     until: float

@@ -74,9 +74,15 @@ def explanation_text(told: Explanation) -> Iterator[RenderableType]:
     parts = [f"waited {_hours(told.waited)}", f"ran {_hours(told.ran)}"]
     if told.started:
         parts.append(f"{_hours(told.started)} of starts")
-    yield f"Arrived at {at(told.arrival)}{ended}; in all {', '.join(parts)}."
+    there = told.waited + told.ran + told.started > 0
+    at_once = "" if there or told.status != "rejected" else " and was turned away at once"
+    yield f"Arrived at {at(told.arrival)}" + (at_once or f"{ended}; in all {', '.join(parts)}") + "."
+    if told.deadline is not None:
+        alone = "" if told.alone is None else f"; on the GPUs that it asks for it needs {_hours(told.alone)}"
+        yield f"Its deadline is {at(told.deadline)}, {_hours(told.deadline - told.arrival)} after its arrival{alone}."
     if not told.waits:
-        yield f"It did not wait between {at(told.since)} and {at(told.until)}."
+        if there:
+            yield f"It did not wait between {at(told.since)} and {at(told.until)}."
         return
     longest = sorted(told.waits, key=lambda wait: -wait.seconds)[:_WAITS]
     others = [wait for wait in told.waits if wait not in longest]

@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 MISSING = "-"
 
+_ALL = 100 + 1e-6
+"""Percent, and what rounding may add."""
+
 Row = Mapping[str, Any]
 """Figures by name, of a run as its summary has them, or of a part of one."""
 
@@ -234,7 +237,8 @@ def best_rows(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> 
     Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
     run that was cut short would otherwise win with the few short jobs it finished. What differs by no more than noise
     is as good as the best: noise is how far the simulation is off what was recorded
-    (`OFF` in a summary), and of means the `half_widths` of their intervals.
+    (`OFF` in a summary), and of means the `half_widths` of their intervals. More than all GPUs were not busy: where a
+    log used more than the cluster has, its utilisation does not compete.
     """
     completed = [float(summary.get("completed_jobs") or 0) for summary in summaries]
     most = max(completed, default=0.0)
@@ -242,7 +246,9 @@ def best_rows(figure: Figure, summaries: Rows, half_widths: HalfWidths = ()) -> 
     rivals = [
         row
         for row, value in enumerate(values)
-        if math.isfinite(value) and not (figure.outcome and completed[row] < most)
+        if math.isfinite(value)
+        and not (figure.outcome and completed[row] < most)
+        and not (figure.key.endswith("utilization") and value > _ALL)
     ]
     if len(summaries) < 2 or not rivals:
         return set()

@@ -106,7 +106,8 @@ def comparison_table(
     notes += ties(summaries, half_widths)
     if any(half_widths):
         notes.append("\N{PLUS-MINUS SIGN} 95 % interval of the mean")
-    notes += _no_room(left_out, "summary.json")
+    several = len(summaries) > 1 or any(half_widths)
+    notes += _no_room(left_out, "report.html" if several else "summary.json")
     ends = zip(shown.names, map(ended_otherwise, summaries), strict=True)
     notes += [f"{name}: {words}" for name, words in ends if words]
     notes += true_lengths(shown.names, summaries)

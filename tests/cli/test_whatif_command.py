@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -68,8 +69,10 @@ def test_what_is_not_used_what_does_not_fit_and_what_fails_is_said(monkeypatch):
     write_trace(log(user=["ada"] * 24), "jobs.csv")
     done = ran(f"{WHATIF} -c a100:2 -c a100:8 --next-gpus 0")
     assert "not used: user (--entities-by user" in done.err
+    assert "for slurm the jobs have no predicted length" in done.err
     assert "warning: a100:2: " in done.err
-    assert "not used" not in ran(f"{WHATIF} -c a100:8 --entities-by user --next-gpus 0").err
+    done = ran(f"{WHATIF} -c a100:8 --entities-by user --default-limit 1 --next-gpus 0")
+    assert not re.search("not used|predicted length", done.err)
 
     def fail(_self, _state):
         raise ValueError("no such luck")

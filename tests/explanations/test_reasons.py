@@ -134,6 +134,10 @@ def test_figures_of_waits():
     assert wait.free_gpu_hours == pytest.approx(600 / 3600)
     assert list(told("a pool is closed").types) == ["v100"]
     assert told("sent away at the end of a slot of 80 s").status == "rejected"
+    trace = trace_of([500, 500], [1, 1], [0, 50], deadline=[np.nan, 400.0])
+    said = str(explain(run_of(trace, "v100:1", First(True)), 1))
+    assert "turned away at once" in said
+    assert said.endswith("350 s after its arrival; on the GPUs that it asks for it needs 0.14 h.")
     # the policy has no name, and is asked all the same
     assert told("left out by the policy").waits[0].moment.redecided
     # who can never run does not count as waiting

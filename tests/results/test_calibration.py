@@ -106,7 +106,14 @@ def test_three_sentences_say_what_was_what_is_and_what_would_be() -> None:
     told = answer(eight, [two, (("under x",), {"average_queueing_time": 0.4 * HOUR})], low)
     assert "factor of 4.0" in told
     assert "24 min, or 6 min to 1.6 h" in told
-    assert "No other" in answer(eight, [two, (("under x",), {"average_queueing_time": 0.6 * HOUR})], low)
+    rows_of = [two, *(((f"under {name}",), {"average_queueing_time": h * HOUR}) for name, h in (("x", 0.6), ("y", 7)))]
+    told = answer(eight, rows_of, low)
+    assert "No other row differs from the one under slurm by more than" in told
+    assert told.endswith("under x it is 36 min, under y 7.0 h.")
+    rows_of[2][1]["average_queueing_time"] = 9 * HOUR  # more than four times two hours
+    assert "No other row is below the one under slurm" in answer(eight, rows_of, low)
+    nearly = Calibration.of("slurm", jobs_of([8 * HOUR] * 4), jobs_of([1.0] * 4))
+    assert "off by a factor of at least 480" in answer(eight, [two], nearly)
     close = answer(
         {"average_queueing_time": 10 * HOUR}, [rows[0], (("under x",), {"average_queueing_time": 10.5 * HOUR})], found
     )
@@ -133,6 +140,10 @@ def test_what_is_no_larger_than_noise_is_not_marked() -> None:
     rows[0][OFF] = {"average_jct": 0.1}
     assert best_rows(figure, rows) == {2, 3}
     assert best_rows(figure, rows[:2]) == set()
+    # nor what cannot be
+    busy = next(each for each in FIGURES if each.key == "utilization")
+    shares = [{"utilization": share, "completed_jobs": 9} for share in (1.106, 0.8, 1.0)]
+    assert best_rows(busy, shares) == {2}
     # of means over seeds, what lies within their intervals
     apart = [{"average_jct": width * HOUR} for width in (0.1, 0.1, 0.1, 0.05)]
     assert best_rows(figure, [{**row, OFF: {}} for row in rows], apart) == {3}

@@ -241,16 +241,19 @@ def test_sacct_text(imported, parsable):
 
 
 def test_a_run_after_which_a_job_was_queued_again_is_a_job(imported):
-    found = imported(
+    log = (
         "JobID|State|Submit|Start|End|Elapsed|AllocTRES\n"
         "1|REQUEUED|2024-03-01T08:00:00|2024-03-01T08:10:00|2024-03-01T08:40:00|00:30:00|gres/gpu=2\n"
         "1|COMPLETED|2024-03-01T08:40:00|2024-03-01T09:10:00|2024-03-01T09:40:00|00:30:00|gres/gpu=2\n"
-        "2|REQUEUED|2024-03-01T08:40:00|Unknown|Unknown|00:00:00|gres/gpu=2\n",
-        name="sacct.txt",
+        "2|REQUEUED|2024-03-01T08:40:00|Unknown|Unknown|00:00:00|gres/gpu=2\n"
     )
+    found = imported(log, name="sacct.txt")
     assert columns(found.trace)["recorded_status"] == ["cancelled", "completed"]
     assert columns(found.trace)["recorded_start_seconds"] == [600.0, 4200.0]
     assert found.dropped == {"never started": 1}
+    early = imported(log.replace("T09:40:00", "T09:00:00"), name="sacct.txt")
+    assert columns(early.trace) == columns(found.trace)
+    assert any("ended before the start: 1" in note for note in early.notes)
 
 
 SACCT_JSON = """\

@@ -10,6 +10,7 @@ import typer
 
 from allocator.api import load_speeds
 from allocator.cli.options.groups import Given, options
+from allocator.cli.options.runs import said_of_lengths
 from allocator.cli.options.shared import (
     SHARED,
     JsonOption,
@@ -154,15 +155,21 @@ def _clusters(texts: Sequence[str], given: Given) -> tuple[Cluster, ...]:
 def _say_what_is_not_used(
     path: Path, trace: Trace, clusters: Sequence[Cluster], variants: Sequence[Variant], given: Given
 ) -> None:
-    """Lines on standard error on columns and models that the runs make nothing of."""
+    """Lines on standard error on columns and models that the runs make nothing of, and lengths that nobody predicts."""
     throughputs, owners = given.get("throughputs"), given.get("entities_by")
     chosen = preset(given.get("preset", "default"))
-    elastic = any(Need.CONFIGURATIONS in chosen.class_of_policy(variant.name).needs for variant in variants)
+    policies = [
+        chosen.make_policy(variant.name, clusters[0], **variant.typed_settings("--policies", chosen))
+        for variant in variants
+    ]
+    elastic = any(Need.CONFIGURATIONS in policy.needs for policy in policies)
     table = load_speeds(throughputs, accelerator=given.get("accelerator"))
     known = throughputs is not None
     said = (told_of_throughputs(path, trace, table, each, given=known, elastic=elastic) for each in clusters)
     for line in dict.fromkeys(said):
         warn(line)
-    lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
+    lines = [line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None)]
+    if "default_limit_hours" not in given:
+        lines += said_of_lengths(policies, trace)
     for line in dict.fromkeys(lines):
         say(line)

@@ -92,7 +92,10 @@ def generate_command(
         _refuse("no --cluster", {"--gpus-per-server": gpus_per_server if servers is None else None})
         generator = TrainingWorkload.generator
     else:
-        _refuse("throughputs that are a table", {"--cluster": cluster, "--gpus-per-server": gpus_per_server})
+        _refuse(
+            "a throughput table, but with jobs that choose their batch size",
+            {"--cluster": cluster, "--gpus-per-server": gpus_per_server},
+        )
         known = [name for name, kind in workloads().items() if not kind.trains and kind is not Recorded]
         generator = OwnWorkload.generator if generator is None else generator
         if generator not in known:

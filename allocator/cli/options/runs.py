@@ -167,10 +167,11 @@ def say_of_jobs(runs: Sequence[Run], materials: Materials, given: Given) -> None
     as_read = replace(run, workload=replace(run.recorded, preload=False, slos=False))
     trace = materials.jobs_of(as_read)(materials.n_jobs(run))
     owned = run.entities is not None or given.get("entities_by") is not None
-    of_accounts = any(Views.account in run.make_policy().needs for run in runs)
+    policies = [run.make_policy() for run in runs]
+    of_accounts = any(Views.account in policy.needs for policy in policies)
     for line in unused_columns(trace, cluster, given.get("entities_by"), by_name=owned, of_accounts=of_accounts):
         say(line)
-    for line in (*_said_of_lengths(runs, trace), *_said_of_nodes(run, materials.speeds_of(run))):
+    for line in (*said_of_lengths(policies, trace), *_said_of_nodes(run, materials.speeds_of(run))):
         say(line)
 
 
@@ -192,15 +193,14 @@ def _said_of_nodes(run: Run, table: ThroughputTable | Trainings) -> Iterator[str
         yield f"{cluster.title}: {line} (--gpus-per-server {cluster.accelerators[0]}:4)"
 
 
-def _said_of_lengths(runs: Sequence[Run], trace: Trace) -> Iterator[str]:
+def said_of_lengths(policies: Sequence[Policy], trace: Trace) -> Iterator[str]:
     """Where policies that go by predictions have none."""
-    policies = [run.make_policy() for run in runs]
     names = dict.fromkeys(policy.name for policy in policies if Need.PREDICTIONS in policy.needs)
     without = int(np.count_nonzero(np.isnan(trace.predicted_seconds)))
     if names and without:
         lacking = "the jobs" if without == len(trace) else f"{without} of {len(trace)} jobs"
         line = f"{trace.source}: for {', '.join(names)} {lacking} have no predicted length, so their true one counts"
-        yield f"{line} (--default-limit HOURS, a column predicted_seconds, or --predictions FILE)"
+        yield f"{line} (--default-limit HOURS, or a column predicted_seconds)"
 
 
 def _settings(given: Given, policies: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:

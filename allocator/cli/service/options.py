@@ -48,7 +48,7 @@ def duration(text: str, option: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise InputError(option, found=text, expected="a length of time, as in 90, 45s, 30m, 12h, 7d or 1-12:00:00")
+        raise InputError(option, found=text, expected="a length of time above 0: 90, 45s, 30m, 12h, 7d or 1-12:00:00")
     return seconds
 
 

@@ -205,8 +205,9 @@ async def _serve(service: Service, maker: _Maker, told: Told, before: Told | Non
 
 def _no_hook(words: Sequence[str]) -> list[str]:
     """A warning where the hook is no program; one that is put there later will do."""
-    absent = words and shutil.which(words[0]) is None
-    return [f"Warning: nobody is told what happens, as --hook {words[0]} is no program."] if absent else []
+    if not words or shutil.which(words[0]) is not None:
+        return []
+    return [f'Warning: nobody is told what happens, as --hook {words[0]} is no program (--hook "" removes it).']
 
 
 def _changes(told: Told, before: Told | None, state: Path) -> list[Event]:

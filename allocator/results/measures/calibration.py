@@ -131,10 +131,12 @@ def answer(
         near = f"{calibration.starts_near:.0%} of them start within ten minutes of when they did"
         far = f", within {calibration.factor - 1:.0%} of that"
         if calibration.factor > _FAR:
-            far = f"; that is off by a factor of {_times(calibration.factor)}, and smaller differences say little"
+            least = "at least " * bool(calibration.table[["recorded", "simulated"]].iloc[0].min() < _LEAST)
+            factor = f"a factor of {least}{_times(calibration.factor)}"
+            far = f"; that is off by {factor}, and smaller differences say little"
         told.append(f"{sentence}{far}; {near}.")
     if len(waited) > 1:
-        told.append(_best(usual, waited[1:], calibration, costs or {}))
+        told.append(_best(*waited, calibration=calibration, costs=costs or {}))
     served = [int(row["completed_jobs"]) for _, row in rows if row.get("completed_jobs") is not None]
     if served and min(served) < max(served):
         told.append(f"Rows are not of the same jobs, {min(served):,} to {max(served):,} of them: compare with care.")
@@ -142,21 +144,27 @@ def answer(
 
 
 def _best(
-    usual: float, others: Sequence[tuple[Words, float]], calibration: Calibration | None, costs: Mapping[Words, float]
+    usual: tuple[Words, float],
+    *others: tuple[Words, float],
+    calibration: Calibration | None,
+    costs: Mapping[Words, float],
 ) -> str:
     """The sentence on the row under which jobs wait least, and on each of its changes alone."""
-    changes, least = min(others, key=lambda row: row[1])
+    (first, wait), (changes, least) = usual, min(others, key=lambda row: row[1])
     words = " ".join(changes)
     factor = 1.0 if calibration is None else calibration.factor
-    if max(least, usual) <= factor * min(least, usual):
-        more = "" if factor < _CLOSE else f" by more than a factor of {_times(factor)}, by which that is off"
-        return f"No other row differs{more}: {words} it is {hours(least)}."
+    if max(least, wait) <= factor * min(least, wait):
+        farthest, most = max(others, key=lambda row: row[1])
+        beside = f", {' '.join(farthest)} {hours(most)}" * (most > least)
+        differs = "is below" if most > factor * wait else "differs from"
+        more = "" if factor < _CLOSE else " by more than the simulation differs from what was recorded"
+        return f"No other row {differs} the one {' '.join(first)}{more}: {words} it is {hours(least)}{beside}."
     dollars = costs.get(changes)
     price = "" if dollars is None else f", about ${float(f'{dollars:.2g}'):,.0f} a month"
     within = "" if factor < _CLOSE else f", or {hours(least / factor)} to {hours(least * factor)} if that is as far off"
     alone = "".join(
-        f"; {hours(wait)} {row[0].partition(',')[0]} alone"
-        for row, wait in others
+        f"; {hours(alone)} {row[0].partition(',')[0]} alone"
+        for row, alone in others
         if len(row) == 1 < len(changes) and row[0] in changes
     )
     return f"{words[0].upper()}{words[1:]} it would have been {hours(least)}{within}{price}{alone}."

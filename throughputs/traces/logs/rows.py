@@ -324,6 +324,8 @@ class Rows:
             other = self.clock.twice & (np.abs(np.abs(told - recorded - lasting) - _HOUR) < 1.0)
             told = np.where(other, end, told)
             end = np.where(told >= start, told, end)
+            if ended := int((told < start).sum()):
+                self.notes.append(f"ended before the start: {ended:,}; their duration says when they ended")
         if early.any():
             self.notes.append(f"started before the submission: {early.sum():,}; they count as started with it")
         return start, end
