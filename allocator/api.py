@@ -19,6 +19,7 @@ from allocator.protocol.policy import checked_policy, fault_of
 from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
 from allocator.report.terminal import allocation_table
+from allocator.shown import as_text
 from throughputs import (
     InputError,
     PackedColumns,
@@ -32,7 +33,6 @@ from throughputs.arrays import Floats
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings, find_trainings
 from throughputs.limits import require_distinct
-from throughputs.shown import as_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,10 +14,10 @@ from allocator import Assignment, Cluster, Plan, PlanPolicy, default_table, simu
 from allocator.report import allocation_table, render_report
 from allocator.results.output import tables_of
 from allocator.results.result import SimulationResult
+from allocator.shown import as_text
 from allocator.testing import check_policy
 from allocator.testing.template import KINDS
 from throughputs import InputError, ThroughputMatrix, Trace
-from throughputs.shown import as_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "docs" / "examples" / "own_policies"

@@ -33,6 +33,7 @@ from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.outcomes import RECORDED
 from allocator.results.output import save_result, summary_of
 from allocator.results.result import SimulationResult
+from allocator.shown import as_text
 from allocator.simulator.engine import SimulationStalledError
 from allocator.variants import folder_of, read_variants
 from formulations import SolverError
@@ -40,7 +41,7 @@ from throughputs import InputError, Trace, trace_of
 from throughputs.errors import one_of
 from throughputs.goodput.trainings import Trainings
 from throughputs.numerics import quotient
-from throughputs.shown import as_text, escape, html_table
+from throughputs.shown import escape, html_table
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:

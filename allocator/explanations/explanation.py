@@ -11,8 +11,8 @@ from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
 from allocator.explanations.text import explanation_text, overview_text
 from allocator.results.output import as_json
+from allocator.shown import as_text
 from throughputs.files import JsonObject
-from throughputs.shown import as_text
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from allocator.results.measures.fragmentation import GANG, fragmentation_table
 from allocator.results.measures.parts import SIZE_CLASSES
 from allocator.results.metrics import summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
+from allocator.shown import html_lines
 from throughputs.files import JsonObject
-from throughputs.shown import html_lines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from allocator.shown import html_lines
 from throughputs.files import JsonObject
-from throughputs.shown import html_lines
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from allocator.report.page.seeds import half_width
+from allocator.shown import text_table
 from throughputs import InputError
 from throughputs.arrays import Positions
 from throughputs.files import write_text
-from throughputs.shown import text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
