@@ -157,7 +157,7 @@ class Polytope:
     def repaired(self, shares: Floats) -> Floats:
         """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed; none for NaN."""
         # maxima that mind no NaN
-        repaired = np.fmin(np.fmax(shares, 0.0), _LARGEST_SHARE)
+        repaired = np.fmin(np.fmax(shares, 0.0, order="C"), _LARGEST_SHARE)
         repaired /= np.maximum(np.einsum("ij->i", repaired), 1.0)[:, None]
         used = self.used(repaired)
         repaired *= np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
