@@ -19,7 +19,7 @@ from allocator.protocol.policy import checked_policy, fault_of
 from allocator.protocol.views import columns_of_jobs, file_columns
 from allocator.registry import get_policy
 from allocator.report.terminal import allocation_table
-from allocator.shown import as_text
+from allocator.results.shown import as_text
 from throughputs import (
     InputError,
     PackedColumns,

@@ -14,7 +14,7 @@ from allocator import Assignment, Cluster, Plan, PlanPolicy, default_table, simu
 from allocator.report import allocation_table, render_report
 from allocator.results.output import tables_of
 from allocator.results.result import SimulationResult
-from allocator.shown import as_text
+from allocator.results.shown import as_text
 from allocator.testing import check_policy
 from allocator.testing.template import KINDS
 from throughputs import InputError, ThroughputMatrix, Trace

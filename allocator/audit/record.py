@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from allocator.results.output import as_json
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 from throughputs.files import JsonObject
 from throughputs.shown import html_table
 

@@ -33,7 +33,7 @@ from allocator.results.measures.calibration import Calibration, answer
 from allocator.results.outcomes import RECORDED
 from allocator.results.output import save_result, summary_of
 from allocator.results.result import SimulationResult
-from allocator.shown import as_text
+from allocator.results.shown import as_text
 from allocator.simulator.engine import SimulationStalledError
 from allocator.variants import folder_of, read_variants
 from formulations import SolverError

@@ -11,7 +11,7 @@ from allocator.explanations.reasons import REASONS, Stretch
 from allocator.explanations.redecide import Change
 from allocator.explanations.text import explanation_text, overview_text
 from allocator.results.output import as_json
-from allocator.shown import as_text
+from allocator.results.shown import as_text
 from throughputs.files import JsonObject
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from allocator.explanations.reasons import REASONS
 from allocator.explanations.redecide import gpus_in_words
 from allocator.results.outcomes import RECORDED
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 from throughputs.trace import date_texts, dates_after
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from allocator.report.figures import FIGURES, MISSING, Figure, Row, Rows, format_column, format_count, heading_of
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 
 if TYPE_CHECKING:
     from rich.table import Table

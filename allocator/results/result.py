@@ -12,8 +12,8 @@ from allocator.results.efficiency import efficiency_table
 from allocator.results.measures.fragmentation import GANG, fragmentation_table
 from allocator.results.measures.parts import SIZE_CLASSES
 from allocator.results.metrics import summarize
+from allocator.results.shown import html_lines
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
-from allocator.shown import html_lines
 from throughputs.files import JsonObject
 
 if TYPE_CHECKING:

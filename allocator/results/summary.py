@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from allocator.shown import html_lines
+from allocator.results.shown import html_lines
 from throughputs.files import JsonObject
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from allocator.report.page.seeds import half_width
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 from throughputs import InputError
 from throughputs.arrays import Positions
 from throughputs.files import write_text

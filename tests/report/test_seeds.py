@@ -8,7 +8,7 @@ from scipy import stats
 from allocator.report.page.seeds import Policies, half_width
 from allocator.report.page.tables import differences_section
 from allocator.report.terminal import differences_table
-from allocator.shown import as_text
+from allocator.results.shown import as_text
 
 
 def run(policy: str, seed: int | None, **figures: Any) -> dict[str, Any]:

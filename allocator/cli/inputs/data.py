@@ -15,7 +15,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json, say
 from allocator.cli.screen import rich_console
 from allocator.data import cache_directory, datasets, fetch, find, verify
 from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport

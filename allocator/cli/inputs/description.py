@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.cli.options.shared import console
 from allocator.report.figures import MISSING
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 from throughputs.traces.logs.rows import UNNAMED
 
 if TYPE_CHECKING:

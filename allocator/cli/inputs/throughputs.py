@@ -20,7 +20,7 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.shown import text_table
+from allocator.results.shown import text_table
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
 from throughputs.goodput.samples import SAMPLE_COLUMNS

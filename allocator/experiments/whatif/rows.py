@@ -12,7 +12,7 @@ from allocator.cluster import Cluster
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, heading_of, value_of
 from allocator.report.presentation import exceeded_shares
 from allocator.results.output import as_json
-from allocator.shown import as_text, html_lines, text_table
+from allocator.results.shown import as_text, html_lines, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
