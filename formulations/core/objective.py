@@ -93,6 +93,10 @@ class Objective(ABC):
         value = self.value(u)
         return value, proof.gap if value == proof.objective else self.gap(value, proof.bound)
 
+    def proving(self, polytope: Polytope, proof: Certificate) -> Certificate:  # noqa: ARG002
+        """The proof with the multipliers and prices that prove its bound, where it has others for the choice."""
+        return proof
+
     def worth(self, multipliers: Floats) -> Floats:
         """(N,) what a unit of throughput is worth at the `multipliers` (N,) of a proof."""
         return multipliers
