@@ -100,7 +100,7 @@ class WaterFilling(Objective):
     def choose(self, among: Among) -> Choice:
         """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
         weights = among.best.multipliers * self.units
-        return among.of_throughputs(weights > _HELD_BY_FIRST_LEVEL * float(weights.sum()))
+        return among.of_throughputs(weights > _HELD_BY_FIRST_LEVEL * float(weights.sum()), raising=False)
 
     def attained(self, u: Floats, proof: Certificate) -> tuple[float, float]:
         """With entities all at the top may have more in the end than at the first level."""
