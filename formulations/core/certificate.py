@@ -116,8 +116,6 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     if scale > 0 and np.isfinite(scale):
         multipliers, prices, time = multipliers / scale, prices / scale, time / scale
     value, limit = objective.report(level), objective.report(bound)
-    # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
-    prices = prices * ROUNDED_UP
     return Certificate(shares, value, limit, objective.gap(value, limit), multipliers, prices, time)
 
 

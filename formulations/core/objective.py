@@ -9,13 +9,14 @@ cluster can earn, ``sum_i lambda_i demand_i(t) > supply(lambda, p)``: this prove
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from formulations.arguments import Described, described, figures
 from formulations.core.certificate import Certificate, certify_level, relative_gap
-from formulations.core.polytope import Polytope
+from formulations.core.polytope import ROUNDED_UP, Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from throughputs import InputError
 from throughputs.arrays import Floats, Positions
@@ -93,6 +94,10 @@ class Objective(ABC):
         value = self.value(u)
         return value, proof.gap if value == proof.objective else self.gap(value, proof.bound)
 
+    def proving(self, polytope: Polytope, proof: Certificate) -> Certificate:  # noqa: ARG002
+        """The proof with the multipliers and prices that prove its bound, where it has others for the choice."""
+        return proof
+
     def worth(self, multipliers: Floats) -> Floats:
         """(N,) what a unit of throughput is worth at the `multipliers` (N,) of a proof."""
         return multipliers
@@ -163,6 +168,10 @@ class Threshold(Objective):
     def choose(self, among: Among) -> Choice:
         """The most total worth at the level."""
         return among.of_level(self)
+
+    def proving(self, polytope: Polytope, proof: Certificate) -> Certificate:  # noqa: ARG002
+        """With prices some last bits up: where next to no GPUs are worth much, they prove to the last or not at all."""
+        return replace(proof, prices=proof.prices * ROUNDED_UP)
 
     @abstractmethod
     def demand(self, level: float) -> Floats:

@@ -248,7 +248,7 @@ class NashWelfare(Objective):
 
     def choose(self, among: Among) -> Choice:
         """Throughputs are unique; more for one job is always better."""
-        return among.of_throughputs(np.ones(len(self.budgets), dtype=bool))
+        return among.of_throughputs(np.ones(len(self.budgets), dtype=bool), raising=True)
 
     def __post_init__(self) -> None:
         check_figures(self, budgets="numbers above 0", counts="numbers above 0")

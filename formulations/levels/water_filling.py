@@ -100,7 +100,7 @@ class WaterFilling(Objective):
     def choose(self, among: Among) -> Choice:
         """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
         weights = among.best.multipliers * self.units
-        return among.of_throughputs(weights > _HELD_BY_FIRST_LEVEL * float(weights.sum()))
+        return among.of_throughputs(weights > _HELD_BY_FIRST_LEVEL * float(weights.sum()), raising=False)
 
     def attained(self, u: Floats, proof: Certificate) -> tuple[float, float]:
         """With entities all at the top may have more in the end than at the first level."""
@@ -113,11 +113,15 @@ class WaterFilling(Objective):
         """
         return float(self._of_tops(u).min())
 
-    def held_by(self, u: Floats) -> Floats:
-        """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
-        top = self.hierarchy.top
-        least = top == top[int(self._of_tops(u).argmin())]
-        return np.where(least, self._jobs / (self.counts * self._top_weights * self.units), 0.0)
+    def proving(self, polytope: Polytope, proof: Certificate) -> Certificate:
+        """Where the least member of the top has all of its time at the bound, it holds it, whatever GPUs cost: what
+        it has is linear in its jobs' throughputs."""
+        top, alone = self.hierarchy.top, self._of_tops(polytope.fastest)
+        least = int(alone.argmin())
+        if proof.bound < alone[least] * (1.0 - _PROVEN_ALONE):
+            return proof
+        held = np.where(top == top[least], self._jobs / (self.counts * self._top_weights * self.units), 0.0)
+        return replace(proof, multipliers=held, prices=0.0 * proof.prices, time=held * polytope.fastest)
 
     def _of_tops(self, u: Floats) -> Floats:
         """(N,) what each job's member of the top has per weight."""
@@ -261,7 +265,7 @@ def fill(
         # a little less leaves the next level an interior
         base *= 1.0 - _LEEWAY
     first, most_at_all = levels[0], objective.value(polytope.fastest)
-    whole = replace(
+    return replace(
         first,
         shares=levels[-1].shares,
         objective=min(first.objective, most_at_all),
@@ -269,11 +273,6 @@ def fill(
         gap=max(level.gap for level in levels),
         iterations=sum(level.iterations for level in levels),
     )
-    if first.bound >= most_at_all * (1.0 - _PROVEN_ALONE):
-        # a member of the top can have no more, whatever the first level costs
-        held = objective.held_by(polytope.fastest)
-        whole = replace(whole, multipliers=held, prices=0.0 * first.prices, time=held * polytope.fastest)
-    return whole
 
 
 def _holding(counts: Floats, weight: Floats, given: Floats, demand: Floats) -> Flags:

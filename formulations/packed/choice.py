@@ -47,7 +47,7 @@ class AmongPairs(Among):
         """Every throughput counts in a sum with positive gains."""
         return Choice(self.best.shares, self.best.gap if (gains > 0).all() else np.nan)
 
-    def of_throughputs(self, held: Flags) -> Choice:  # noqa: ARG002
+    def of_throughputs(self, held: Flags, *, raising: bool) -> Choice:  # noqa: ARG002
         """Where nobody can rise without another's loss, no other choice is more efficient."""
         return Choice(self.best.shares, self.best.gap)
 

@@ -108,15 +108,17 @@ class Among:
             return self._at_hand(best.gap)
         return _choose(self.polytope, gains, None, None, EVENNESS / 10) or self.as_found()
 
-    def of_throughputs(self, held: Flags) -> Choice:
-        """Where throughputs are unique and efficient: the most worth, which rounding alone may raise, and most even.
+    def of_throughputs(self, held: Flags, *, raising: bool) -> Choice:
+        """Where throughputs are unique and efficient: the most even, or where they may be `raising`, of the most worth.
 
-        `held` (N,) are jobs whose throughput the multipliers prove to be the only one.
+        What rounding leaves of capacity is worth nothing to speak of, but it may be the world to a job that has next to
+        nothing: a lexicographic optimum is kept to. `held` (N,) are jobs whose throughput the multipliers prove to be
+        the only one.
         """
         u, best = self.polytope.throughput(self.best.shares), self.best
         if self._settled(best.multipliers, 0.0, held, proven=bool(held.all())):
             return self._at_hand(0.0)
-        return self._efficient(0.0, lambda part: u * (1.0 - part))
+        return self._efficient(0.0, lambda part: u * (1.0 - part), kept=None if raising else u)
 
     def of_level(self, objective: Threshold) -> Choice:
         """Where every job has what it demands at the level: the most worth, and the most even of that."""
@@ -139,17 +141,21 @@ class Among:
             return gap <= 2 * EVENNESS
         return proven and is_unique(polytope, multipliers[:, None] * polytope.rates, best.prices, demanding)
 
-    def _efficient(self, gap: float, floors: Callable[[float], Floats]) -> Choice:
+    def _efficient(self, gap: float, floors: Callable[[float], Floats], kept: Floats | None = None) -> Choice:
         """The most total worth, and most even shares, at `floors` (N,) that are relaxed by some part of the optimum.
 
-        `gap` is how far the optimum at hand is proven to be from the most worth.
+        `gap` is how far the optimum at hand is proven to be from the most worth. Throughputs that are to be `kept` (N,)
+        leave no worth to seek.
         """
         polytope, best = self.polytope, self.best
         searches = [(EVENNESS, relaxation) for relaxation in _RELAXATIONS]
         if gap > 2 * EVENNESS and polytope.n_jobs >= _MOST_CLASSES_AT_ONCE:
             searches.insert(0, (0.0, _RELAXATIONS[0]))
         for evenness, relaxation in searches:
-            chosen = _choose(polytope, polytope.normalised_worth, floors(relaxation), best.shares, evenness)
+            if kept is None:
+                chosen = _choose(polytope, polytope.normalised_worth, floors(relaxation), best.shares, evenness)
+            else:
+                chosen = _spread(polytope, kept, floors(relaxation), best.shares)
             if chosen is not None and (polytope.throughput(chosen.shares) >= floors(_ACCEPTED_LOSS)).all():
                 return chosen
         return self._at_hand(gap)
@@ -194,6 +200,19 @@ def chooser(choice: str) -> Chooser:
 
 
 _GROUP = "formulations.choices"
+
+
+def _spread(polytope: Polytope, u: Floats, floors: Floats, start: Floats) -> Choice | None:
+    """The most even shares with throughputs `u` (N,), sought above `floors`; None when they are not found."""
+    weights = polytope.normalised_worth * polytope.fastest
+    even = weights / weights.max()
+    try:
+        answer = solve_with_floors(polytope, None, floors, even, start=start, precision=_PRECISION)
+    except RuntimeError:
+        return None
+    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
+    found = polytope.throughput(shares)
+    return Choice(shares * np.divide(u, found, out=np.ones_like(u), where=found > u)[:, None], 0.0)
 
 
 def gap_of_level(polytope: Polytope, objective: Threshold, best: Certificate) -> float:

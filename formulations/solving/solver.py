@@ -84,7 +84,7 @@ def solve(
         chosen = Choice(proof.shares)
         objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
     shares, pairs = reduction.allocation(chosen.shares)
-    prices, multipliers = _marginals(reduction, objective, proof)
+    prices, multipliers = _marginals(reduction, objective, goal.proving(part, proof))
     done = perf_counter()
     return Solution(
         shares=shares,
