@@ -257,7 +257,8 @@ class _Chunk:
         self._mix(states)
         wants, prices, M = self.wants, self.prices, self.M
         mixes = np.arange(len(prices) ** 2)
-        width = np.append(np.maximum(prices[:M], _LEAST_PRICE * prices.max()), 0.0)
+        # what costs nothing goes on costing nothing
+        width = np.where(prices > 0, np.maximum(prices, _LEAST_PRICE * prices.max()), 0.0)
         cheap, wide = prices[self.first], width[self.first]
         never = np.where(self.alone, np.inf, 0.0)
         multiplier = self.step / self.span
