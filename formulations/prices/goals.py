@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
+
 from formulations.core.objectives import NashWelfare, Threshold
 from formulations.core.polytope import Polytope
 from formulations.interior_point import structured
@@ -94,8 +96,8 @@ class LevelGoal(Goal):
         return abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
 
     def scaled(self, prices: Floats) -> Floats:
-        """Prices of a level have no unit of their own: all capacity is worth 1."""
-        return prices / dot(prices, self.polytope.capacity)
+        """Prices of a level have no unit of their own: all capacity is worth 1. NaN where it is worth nothing."""
+        return prices / (dot(prices, self.polytope.capacity) or np.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from throughputs.arrays import Floats
 from throughputs.numerics import dot, matmul
-from throughputs.numerics.systems import least_squares
+from throughputs.numerics.systems import eigh, least_squares
 
 _DIFFERENCE = 0.03
 """Relative change of a price by which slopes are measured."""
@@ -17,13 +17,16 @@ _DIFFERENCE = 0.03
 _LEAST_PRICE = 0.01
 """Part of the highest price as which lower ones count then."""
 
+_LEAST_EIGENVALUE = 1e-6
+"""Smallest eigenvalue of a measured curvature relative to its largest, prices being in units of their size."""
+
 _LEAST_SEEN_CHANGE = 1e-2
 """Part of the expected change that must be seen for a correction."""
 
 
 @dataclass(eq=False)
 class Curvature:
-    """How much less is used when prices rise (M, M), symmetric: the Hessian of the dual."""
+    """How much less is used when prices rise (M, M), symmetric and positive definite: the Hessian of the dual."""
 
     matrix: Floats
 
@@ -37,7 +40,12 @@ class Curvature:
             above[j] += _DIFFERENCE * unit[j]
             below[j] = max(below[j] - _DIFFERENCE * unit[j], 0.0)
             slopes[j] = (usage(below) - usage(above)) / (above[j] - below[j])
-        return cls(0.5 * (slopes + slopes.T))
+        scaled = 0.5 * (slopes + slopes.T) * unit * unit[:, None]
+        if not scaled.any():
+            return cls(scaled)
+        values, vectors = eigh(scaled)
+        whole = matmul(vectors * np.maximum(values, _LEAST_EIGENVALUE * values.max()), vectors.T)
+        return cls(whole / unit / unit[:, None])
 
     def observe(self, moved: Floats, change: Floats) -> None:
         """BFGS: the nearest curvature under which a move of prices (M,) has the effect (M,) on usage that was seen."""

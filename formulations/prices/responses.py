@@ -19,6 +19,7 @@ time is a mix with itself. The scale factor changes no choice: it makes all type
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -32,6 +33,9 @@ Result = TypeVar("Result")
 
 _CHUNK = 8192
 """Jobs whose arrays stay in the processor's cache together."""
+
+_THREADS = 2
+"""Threads that share the chunks; the passes are bound by memory, and more bring little."""
 
 _ROUNDING = 1e-12
 """How far beyond its fastest type a demand may be."""
@@ -150,9 +154,16 @@ class Responses:
     def _by_chunk(self, work: Callable[[_Chunk, slice], Result]) -> list[Result]:
         K, prices = len(self.rates), np.append(self.prices, 0.0)
         parts = [slice(at, min(at + _CHUNK, K)) for at in range(0, K, _CHUNK)]
-        # divisions by zero are expected
-        with np.errstate(all="ignore"):
-            return [work(_Chunk(self.rates[part], self.wants.take(part), prices), part) for part in parts]
+
+        def run(part: slice) -> Result:
+            # divisions by zero are expected; each thread has to be told
+            with np.errstate(all="ignore"):
+                return work(_Chunk(self.rates[part], self.wants.take(part), prices), part)
+
+        if len(parts) == 1:
+            return [run(parts[0])]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(run, parts))
 
 
 class _Chunk:
@@ -257,7 +268,8 @@ class _Chunk:
         self._mix(states)
         wants, prices, M = self.wants, self.prices, self.M
         mixes = np.arange(len(prices) ** 2)
-        width = np.append(np.maximum(prices[:M], _LEAST_PRICE * prices.max()), 0.0)
+        # what costs nothing goes on costing nothing
+        width = np.where(prices > 0, np.maximum(prices, _LEAST_PRICE * prices.max()), 0.0)
         cheap, wide = prices[self.first], width[self.first]
         never = np.where(self.alone, np.inf, 0.0)
         multiplier = self.step / self.span

@@ -25,6 +25,7 @@ from formulations.prices.goals import Goal, LevelGoal, LogGoal, WorthGoal
 from formulations.prices.newton import Curvature
 from formulations.prices.responses import Responses, Totals, Wants
 from throughputs.arrays import Floats, Positions
+from throughputs.numerics import dot
 
 _SMALLEST = 3000
 """Number of classes below which the interior point over all of them is as fast."""
@@ -38,13 +39,16 @@ _SAMPLE = (16, 128, 4096)
 _NEAREST = (64, 128, 4096)
 """The same of the jobs that the last program is over."""
 
-_MOST_STEPS, _SMALL_STEP, _LONGEST_STEP = 6, 0.01, 0.5
+_TIED, _MANY_TIED = 1e-5, 0.2
+"""Distance at which jobs of the sample count as tied, and the part of its GPUs that such jobs may occupy."""
+
+_MOST_STEPS, _SMALL_STEP, _LONGEST_STEP = 6, 0.003, 0.5
 """Newton steps at most; relative change of prices and level after which the next one is not worth a pass, and to which
 a step is cut."""
 
-_MOST_PROGRAMS, _MORE, _TRUSTED = 5, 4, 0.1
-"""Programs over the nearest jobs after which the search gives up; where others respond otherwise, how many times as
-many jobs the next one is over, and the change of prices, relative to the highest, beyond which it is not followed."""
+_MOST_PROGRAMS, _MANY, _MORE = 5, 0.1, 4
+"""Programs over the nearest jobs after which the search gives up; how many others respond otherwise, for each of its
+jobs, before its prices are not followed, and how many times as many jobs the next one then has."""
 
 _PRECISION = 1e-13
 """Relative gap of these programs."""
@@ -136,21 +140,20 @@ class _Search:
         if not self.responses.prices.any() and (self.responses.totals.usage <= self.capacity).all():
             # capacity is worth nothing, and what all want fits
             return self._answer(np.zeros(0, dtype=np.intp), np.zeros((0, len(self.capacity))))
-        few, changed = self._few(*_NEAREST), True
+        self._newton()
+        few = self._few(*_NEAREST)
         for _ in range(_MOST_PROGRAMS):
-            if changed:
-                self._newton()
             before, level, near = self.responses, self.level, self._nearest(few)
             shares, by = self._crossover(near)
             other = self.responses.states != before.states
             other[near] = False
-            changed = bool(other.any())
-            if changed:
-                few = min(_MORE * few, self.polytope.n_jobs)
-                if np.abs(self.responses.prices - before.prices).max() > _TRUSTED * before.prices.max():
-                    # what so few jobs leave of the capacity says nothing of what it is worth
-                    self.responses, self.level, changed = before, level, False
-            elif self.goal.linear or abs(by) <= _NEARLY_LINEAR:
+            changed = int(np.count_nonzero(other))
+            if changed > _MANY * few:
+                # what so few jobs leave of the capacity says nothing of what it is worth
+                self.responses, self.level, few = before, level, _MORE * few
+                if few > self.polytope.n_jobs // 2:
+                    raise RuntimeError("prices settle too few jobs")
+            elif not changed and (self.goal.linear or abs(by) <= _NEARLY_LINEAR):
                 return self._answer(near, shares)
         raise RuntimeError("prices do not settle")
 
@@ -174,6 +177,9 @@ class _Search:
         prices, level, self.iterations = self.goal.sampled(part, jobs)
         self._go(self._without_negligible(prices, _NEGLIGIBLE_AT_FIRST), level)
         some = self.responses.of(jobs, part.loads)
+        tied = some.distances() <= _TIED
+        if dot(some.loads, tied) > _MANY_TIED * float(np.add.reduce(some.loads)):
+            raise RuntimeError("prices leave many jobs tied")
         self.curvature = Curvature.measured(lambda prices: some.to(prices).totals.usage, some.prices)
 
     def _few(self, one_in: int, fewest: int, most: int) -> int:
