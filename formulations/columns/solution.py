@@ -54,7 +54,6 @@ class ColumnSolution:
     stages : for each objective, in order, what is proven of it.
     columns : the configurations.
     throughput : (N,) effective throughput u, steps/s, summed over slots.
-    dropped : dominated columns that were set aside.
     generated : coupling rows that were generated.
     seconds : time for everything.
     attempts : every engine that was tried, in order.
@@ -64,7 +63,6 @@ class ColumnSolution:
     stages: tuple[Stage, ...]
     columns: Configurations
     throughput: Floats
-    dropped: int
     generated: int
     seconds: float
     attempts: tuple[Attempt, ...]

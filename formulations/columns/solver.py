@@ -45,7 +45,6 @@ def solve_columns(
     hold: float = 1e-9,
     tolerance: float = 1e-7,
     seconds: float = TIME_LIMIT_SECONDS,
-    reduce: bool = True,
     generate: Generator | None = None,
 ) -> ColumnSolution:
     """The best shares, or choice, of columns: the first objective decides, the next among its optima, and so on::
@@ -64,7 +63,6 @@ def solve_columns(
         eight digits leave out may be lost beside it.
     tolerance : relative gap up to which an answer is called optimal.
     seconds : limit of all searches together (`StopRule`); the best point found by then is "feasible".
-    reduce : set dominated columns aside (`formulations.columns.order.undominated`).
     generate : asked with shares x, in the shape of the solution, for coupling rows that they violate; None: there are
         none. For programs with more rows than can be listed. No column is set aside then.
 
@@ -85,12 +83,12 @@ def solve_columns(
     if solver not in ("auto", *ENGINES):
         raise InputError("column program", field="solver", found=solver, expected=f"auto, {', '.join(ENGINES)}")
     names = list(ENGINES) if solver == "auto" else [solver]
-    ordered = _Ordered(program, goals, reduce=reduce and generate is None)
+    ordered = _Ordered(program, goals, reduce=generate is None)
     attempts: list[Attempt] = []
 
     def judged(name: str) -> Judged[ColumnSolution]:
         engine = ENGINES[name](ordered.written, until - perf_counter())
-        answer = _Search(ordered, engine, name, generate).answer(hold, tolerance)
+        answer = _Search(ordered, engine, generate).answer(hold, tolerance)
         return Judged(answer, max(stage.gap for stage in answer.stages))
 
     try:
@@ -114,7 +112,6 @@ class _Ordered:
         if reduce:
             kept = undominated(program, goals)
             order = order[(order >= V) | kept[order % max(C, 1)]]
-        self.dropped = int(C - kept.sum())
         self.order = order
         self.n_shares = int((order < V).sum())
         written = whole.of_columns(order)
@@ -161,8 +158,8 @@ class _Proof:
 class _Search:
     """One engine on one program, through all objectives."""
 
-    def __init__(self, ordered: _Ordered, engine: Engine, name: str, generate: Generator | None) -> None:
-        self.ordered, self.engine, self.name, self.generate = ordered, engine, name, generate
+    def __init__(self, ordered: _Ordered, engine: Engine, generate: Generator | None) -> None:
+        self.ordered, self.engine, self.generate = ordered, engine, generate
         self.generated = 0
         self.known: set[tuple[bytes, bytes]] = set()
 
@@ -186,7 +183,6 @@ class _Search:
             stages=stages,
             columns=program.columns,
             throughput=program.columns.throughput(shares.sum(axis=0)),
-            dropped=self.ordered.dropped,
             generated=self.generated,
             seconds=0.0,
             attempts=(),
@@ -291,7 +287,7 @@ class _Search:
             prices=program.by_slot(prices),
             multipliers=np.maximum(multipliers, 0.0),
             row_prices=row_prices,
-            solver=self.name,
+            solver=self.engine.name,
         )
 
 
