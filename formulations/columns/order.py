@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from formulations.columns.objectives import Objective
 from formulations.columns.program import ColumnProgram
 from formulations.columns.written import Written
-from throughputs.arrays import Flags, Floats, Ints, Positions
+from throughputs.arrays import Flags, Floats, Positions
 from throughputs.numerics import tie_order
 
 # Of 2^64, without its whole part.
@@ -58,47 +58,22 @@ def undominated(program: ColumnProgram, objectives: Sequence[Objective]) -> Flag
 
 
 def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
-    """(V,) the variables in an order that depends on content alone: jobs by their figures, then by label.
+    """(V,) the variables in an order that does not depend on how jobs, pools and columns are listed: jobs by label.
 
-    Jobs with equal figures, counting columns, values, floors and counts, are told apart by their labels only; their
-    columns are ordered by name of the pool, GPUs, batch size and partner, then by slot.
+    Columns of a job are ordered by name of the pool, GPUs, batch size and partner, then by slot.
     """
     columns = program.columns
     C, V = program.n_variables, len(written.lower)
     variable = np.arange(C) % max(columns.n_columns, 1)
     slot = np.arange(C) // max(columns.n_columns, 1)
-    pool = _rank(columns.pools)[columns.pool]
-    content = _content(program, written, pool)
-    rank = np.argsort(np.lexsort((_rank(columns.jobs), content)))
-    partner = np.where(columns.partner < 0, -1, rank[columns.partner])
+    pool, rank = _rank(columns.pools)[columns.pool], _rank(columns.jobs)
     # a pair stands at the earlier of its jobs in this order
-    low, high = rank[columns.job].copy(), partner.copy()
-    swap = (partner >= 0) & (partner < low)
-    low[swap], high[swap] = partner[swap], low[swap]
+    own, partner = rank[columns.job], np.where(columns.partner < 0, -1, rank[columns.partner])
+    low, high = np.where(partner < 0, own, np.minimum(own, partner)), np.maximum(own, partner)
     order = np.lexsort(
         (slot, columns.batch_size[variable], columns.gpus[variable], pool[variable], high[variable], low[variable])
     )
-    return np.concatenate([order, C + _extras_order(written, order, V - C)])
-
-
-def _content(program: ColumnProgram, written: Written, pool: Positions) -> Floats:
-    """(N,) a number for each job: equal for jobs with equal figures. A pair counts for both of its jobs."""
-    columns = program.columns
-    paired = np.flatnonzero(columns.partner >= 0)
-    column = np.concatenate([np.arange(columns.n_columns), paired])
-    job = np.concatenate([columns.job, columns.partner[paired]])
-    own = np.concatenate([columns.rate, columns.partner_rate[paired]])
-    other = np.concatenate([columns.partner_rate, columns.rate[paired]])
-    sums = [*written.costs, *(each for each in written.denominators if each is not None)]
-    values = [np.reshape(each[: program.n_variables], (program.n_slots, -1)) for each in sums]
-    figures: list[NDArray[np.generic]] = [own, other, (columns.partner >= 0)[column], pool[column]]
-    figures += [array[column] for array in (columns.gpus, columns.batch_size, program.whole, program.most)]
-    figures += [slot[column] for table in values for slot in table]
-    # sums in an order of their own: equal figures give equal bits
-    inside = np.lexsort((*figures, job))
-    place = _project(figures)[inside] * _weights(_nth(job[inside]))
-    content = np.bincount(job[inside], place, minlength=columns.n_jobs).astype(np.float64)
-    return np.asarray(content + _project([program.floors, program.exactly, program.counts]), dtype=np.float64)
+    return np.append(order, C + _extras_order(written, order, V - C))
 
 
 def _extras_order(written: Written, order: Positions, extras: int) -> Positions:
@@ -127,26 +102,10 @@ def canonical_rows(written: Written) -> Positions:
     return np.lexsort((*limits, content, np.diff(matrix.indptr), first))
 
 
-def _project(figures: Sequence[NDArray[np.generic]]) -> Floats:
-    """One number for each row of figures: equal for equal rows, and different for different ones but for chance."""
-    weights = _weights(np.arange(len(figures)))
-    total = np.zeros(len(figures[0]))
-    for figure, weight in zip(figures, weights, strict=True):
-        total += np.asarray(figure, dtype=np.float64) * weight
-    return total
-
-
 def _weights(numbers: NDArray[np.integer[Any]]) -> Floats:
     """One weight for each whole number, from 0.5 to 1.5: fractional parts of multiples of the golden ratio."""
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN_RATIO)
     return np.asarray(0.5 + (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
-
-
-def _nth(sorted_keys: Ints) -> Ints:
-    """For each entry how many of its key come before it; equal keys follow each other."""
-    starts = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
-    lengths = np.diff(np.append(starts, len(sorted_keys)))
-    return np.asarray(np.arange(len(sorted_keys)) - np.repeat(starts, lengths))
 
 
 def _rank(labels: Sequence[Hashable]) -> Positions:

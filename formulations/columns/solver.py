@@ -51,9 +51,9 @@ def solve_columns(
 
         max  f_1(x),   then  max f_2(x)  with  f_1(x) >= f_1* - hold |f_1*|,   ...      x as `ColumnProgram` allows
 
-    Which of several optima of the last objective is returned depends on the content of the program alone: the engine
-    sees jobs in the order of their figures and, where these are equal, of their labels; rows likewise. State a further
-    objective where the choice matters.
+    Which of several optima of the last objective is returned does not depend on how things are listed: the engine sees
+    jobs in the order of their labels, and rows in that of their content. State a further objective where the choice
+    matters.
 
     Parameters
     ----------
