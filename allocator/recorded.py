@@ -19,7 +19,7 @@ from allocator.presets import preset as find_preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
-from allocator.results.cost import price_table
+from allocator.results.measures.cost import price_table
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, OPEN, RECORDED
 from allocator.results.record import RunRecord
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from allocator.presets.preset import Preset
     from allocator.protocol.elastic import Throughputs
     from allocator.protocol.entities import EntitiesLike
-    from allocator.results.cost import Prices
+    from allocator.results.measures.cost import Prices
 
 __all__ = ["RECORDED"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.experiments.run import Materials, Run
 from allocator.protocol.jobs import JobTable
-from allocator.results.cost import price_table
+from allocator.results.measures.cost import price_table
 from formulations import proportional_throughput
 from throughputs.arrays import Floats, Positions
 from throughputs.estimator.believed import BelievedColocation

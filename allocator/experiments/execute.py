@@ -15,7 +15,7 @@ from allocator.experiments.decide import decide
 from allocator.experiments.run import FORMAT, Materials, Run
 from allocator.protocol.policy import told
 from allocator.registry import policies_of_others
-from allocator.results.cost import average_prices
+from allocator.results.measures.cost import average_prices
 from allocator.results.result import SimulationResult
 
 if TYPE_CHECKING:

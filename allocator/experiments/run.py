@@ -39,7 +39,7 @@ from allocator.protocol.elastic import gang_rates
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.registry import sources_of
-from allocator.results.cost import Prices, price_table
+from allocator.results.measures.cost import Prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.simulator.rules.already import RunsAlready

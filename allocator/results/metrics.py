@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.results.cost import owned_cost
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import average_efficiency, loaded_span, loaded_utilization
 from allocator.results.fairness import pairwise_envy
 from allocator.results.measures.completion import completion_figures
+from allocator.results.measures.cost import owned_cost
 from allocator.results.measures.fragmentation import GANG, measure_fragmentation
 from allocator.results.measures.parts import (
     SIZE_CLASSES,

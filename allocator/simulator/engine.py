@@ -27,7 +27,7 @@ from allocator.protocol.elastic import of_table
 from allocator.protocol.entities import Entities, EntitiesLike
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, SharePolicy, checked_policy, fault_of
-from allocator.results.cost import Prices, price_table
+from allocator.results.measures.cost import Prices, price_table
 from allocator.results.observers import Observer, Recorder
 from allocator.results.record import Promises, RunRecord
 from allocator.results.result import SimulationResult

@@ -80,7 +80,9 @@ class Engine:
         z, multipliers = self._relaxed(self._model, scale)
         bound, fraction = np.inf, np.abs(z - np.rint(z))[written.whole]
         if fraction.max(initial=0.0) > _WHOLE:
-            aim, tight, prices = _aim(written, cost), written, multipliers
+            # a whole number within less than 1 of its bound is the largest
+            aim = _BELOW_ONE if written.counts(cost) else _EXACT_GAP * scale
+            tight, prices = written, multipliers
             rounded = rounded_rows(written)
             if rounded is not None:
                 tight = replace(written.with_rows(*rounded), cost=-cost / scale)
@@ -140,10 +142,5 @@ ENGINES: dict[str, Callable[[Written, float], Engine]] = {name: partial(Engine, 
 """Engines by name, in the order in which they are tried."""
 
 
-def _aim(written: Written, cost: Floats) -> float:
-    """Absolute gap at which a search may stop: a whole number within less than 1 of its bound is the largest."""
-    return _BELOW_ONE if written.counts(cost) else _EXACT_GAP * _scale(cost)
-
-
 def _scale(cost: Floats) -> float:
-    return max(float(np.abs(cost).max(initial=0.0)), 1e-300) if cost.any() else 1.0
+    return float(np.abs(cost).max(initial=0.0)) or 1.0

@@ -63,9 +63,8 @@ def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
     Columns of a job are ordered by name of the pool, GPUs, batch size and partner, then by slot.
     """
     columns = program.columns
-    C, V = program.n_variables, len(written.lower)
-    variable = np.arange(C) % max(columns.n_columns, 1)
-    slot = np.arange(C) // max(columns.n_columns, 1)
+    C = program.n_variables
+    slot, variable = np.divmod(np.arange(C), max(columns.n_columns, 1))
     pool, rank = _rank(columns.pools)[columns.pool], _rank(columns.jobs)
     # a pair stands at the earlier of its jobs in this order
     own, partner = rank[columns.job], np.where(columns.partner < 0, -1, rank[columns.partner])
@@ -73,7 +72,7 @@ def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
     order = np.lexsort(
         (slot, columns.batch_size[variable], columns.gpus[variable], pool[variable], high[variable], low[variable])
     )
-    return np.append(order, C + _extras_order(written, order, V - C))
+    return np.append(order, C + _extras_order(written, order, len(written.lower) - C))
 
 
 def _extras_order(written: Written, order: Positions, extras: int) -> Positions:

@@ -99,9 +99,7 @@ class ColumnSolution:
 
     def to_frame(self) -> pd.DataFrame:
         """The columns with a share, as `Configurations.to_frame` has them, with the share (one slot) behind them."""
-        if self.x.ndim == 2:
-            chosen = np.flatnonzero((self.x > 0).any(axis=1))
-            frame = self.columns.take(chosen).to_frame()
-            return frame.assign(**{f"share {s}": self.x[chosen, s] for s in range(self.x.shape[1])})
-        chosen = np.flatnonzero(self.x > 0)
-        return self.columns.take(chosen).to_frame().assign(share=self.x[chosen])
+        by_slot = self.x[:, None] if self.x.ndim == 1 else self.x
+        chosen = np.flatnonzero((by_slot > 0).any(axis=1))
+        names = ["share"] if self.x.ndim == 1 else [f"share {slot}" for slot in range(by_slot.shape[1])]
+        return self.columns.take(chosen).to_frame().assign(**dict(zip(names, by_slot[chosen].T, strict=True)))

@@ -7,8 +7,8 @@ import pytest
 
 from allocator import Assignment, Cluster, Plan, PlanPolicy, get_policy, simulate
 from allocator.presets import preset
-from allocator.results.cost import average_prices
 from allocator.results.fairness import pairwise_envy
+from allocator.results.measures.cost import average_prices
 from tests.explanations.worlds import run_of, trace_of
 from throughputs import Configurations, Trace
 
