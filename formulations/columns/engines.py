@@ -82,9 +82,8 @@ class Engine:
         if fraction.max(initial=0.0) > _WHOLE:
             # a whole number within less than 1 of its bound is the largest
             aim = _BELOW_ONE if written.counts(cost) else _EXACT_GAP * scale
-            tight, prices = written, multipliers
-            rounded = rounded_rows(written)
-            if rounded is not None:
+            tight, prices, rounded = written, multipliers, rounded_rows(written)
+            if rounded:
                 tight = replace(written.with_rows(*rounded), cost=-cost / scale)
                 _, prices = self._relaxed(MODELS[self.name](tight, _EXACT[self.name]), scale)
             search = search_one_pool(written, cost) or partial(self._search_some, tight, cost, aim)

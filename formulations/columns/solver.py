@@ -304,8 +304,8 @@ def _row(cost: Floats, least: float) -> tuple[Any, Floats, Floats]:
 
 def _rows_of(program: ColumnProgram) -> str:
     parts = [
-        (int((program.floors > 0).sum()), "floors"),
+        (np.count_nonzero(program.floors), "floors"),
         (0 if program.rows is None else len(program.rows.lower), "coupling rows"),
-        (int(program.exactly.sum()), "jobs that must run"),
+        (np.count_nonzero(program.exactly), "jobs that must run"),
     ]
     return ", ".join(f"{count} {what}" for count, what in parts if count) or "generated rows"

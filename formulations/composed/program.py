@@ -288,12 +288,10 @@ class Program:
         found = columns.solve_columns(program, goals, solver=solver)
         first, goal = found.stages[0], self.objective
         prices = np.where(self.polytope.capacity > 0, first.prices, np.nan)
-        value, bound, of_rows, unit = first.objective, first.bound, first.row_prices, ""
+        value, bound, of_rows = first.objective, first.bound, first.row_prices
         if isinstance(goal, Threshold):
             prices, of_rows = goal.report_price(prices, bound), goal.report_price(of_rows, bound)
             value, bound = goal.report(value), goal.report(bound)
-        if isinstance(goal, Objective):
-            unit = goal.unit
         shares = np.zeros(open_.shape)
         shares[open_] = found.x
         whole = Solution(
@@ -306,7 +304,7 @@ class Program:
             prices=prices,
             multipliers=np.zeros(len(shares)),
             served=np.asarray(open_.any(axis=1)),
-            unit=unit,
+            unit=getattr(goal, "unit", ""),
             solver=found.solver,
             seconds=found.seconds,
             attempts=found.attempts,

@@ -231,10 +231,13 @@ class _Chunk:
                 better(states, k, k)
                 np.maximum(value, profit, out=profit)
         states[:] = np.array(tried, dtype=states.dtype).take(states)
-        self._mix(states)
         size = len(self.prices) ** 2
         sums = np.zeros((4, size))
-        sums[0] = np.bincount(self.states, loads, size)
+        sums[:2] = np.bincount(states, loads, size)
+        if wants.demand is None and wants.budget is None:
+            # every mix is of one type
+            return sums
+        self._mix(states)
         sums[1] = np.bincount(self.states, loads * self.share, size)
         if wants.growth is not None:
             sums[2] = np.bincount(self.states, loads * wants.growth / self.span, size)
