@@ -238,6 +238,12 @@ def test_marginal_gains_do_not_tell_types_apart() -> None:
         chosen("optimus", state_of("a1=1 b1=2", cluster="a:1,b:1"), search="marginal_gains")
 
 
+def test_the_published_search_comes_with_the_published_systems(monkeypatch) -> None:
+    monkeypatch.setattr("allocator.policies.goodput.pollux.entries_of", lambda _: {})
+    with pytest.raises(InputError, match="the published systems are not installed"):
+        chosen("pollux", state_of("a1=1"), search="genetic")
+
+
 def test_a_fixed_part_is_what_a_restart_keeps() -> None:
     """AdaptDL's form: a tenth is lost, however young a job is; and so does one that waits, whose start is a restart."""
     state = state_of("a1=1 a2=1.05", cluster="a:2", running="a1", elapsed_seconds=[1.0])
