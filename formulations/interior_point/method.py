@@ -105,16 +105,12 @@ def solve_structured(program: StructuredProgram, tolerance: float = 1e-10) -> In
 _sum = np.add.reduce
 
 
-def _total(values: Floats, counts: Floats) -> float:
-    """Sum over the rows of `values` (rows, K), each class as often as it counts (K,)."""
-    return float(einsum("ik,k->", values, counts))
-
-
 class _Iteration:
     """State of one solve.
 
-    Rows of `X` are M shares, then y, then (where jobs have demands) v; rows of `S` are their duals: M reduced costs,
-    then m, then lambda. Newton steps work with e = rc / X, the complementarity targets over X.
+    `values` are those of all classes and then z, in one array, and `duals` theirs and then p. By class, rows of `X` are
+    M shares, then y, then (where jobs have demands) v; rows of `S` are M reduced costs, then m, then lambda. Newton
+    steps work with e = rc / values, the complementarity targets over values.
     """
 
     def __init__(self, program: StructuredProgram) -> None:
@@ -140,9 +136,13 @@ class _Iteration:
             A, s, n, slope=program.slopes, drift=self.drift, curvature=self.h, has_demand=self.has_demand
         )
         self.size_of_capacity = np.abs(c) + np.abs(self.drift)
-        # rows of X and S whose products vanish at the optimum
-        self.vanishing = M + 1 + (self.has_demand and not self.log)
-        self.size = float(n.sum() * self.vanishing + M)
+        rows = M + 1 + self.has_demand
+        self.values, self.duals = np.empty(rows * K + M), np.empty(rows * K + M)
+        # how often each product counts, but for those that budgets keep from vanishing
+        self.counted = np.append(np.tile(n, rows), np.ones(M))
+        if self.log:
+            self.system.by_class(self.counted)[M + 1] = 0.0
+        self.size = float(self.counted.sum())
         self._start()
 
     @staticmethod
@@ -165,10 +165,10 @@ class _Iteration:
 
     def _start(self) -> None:
         """A point inside, its shares feasible, its duals feasible too."""
-        M, K, A, c = self.M, self.K, self.A, self.c
-        rows = M + 1 + self.has_demand
+        M, A, c = self.M, self.A, self.c
         total = float(self.ns.sum())
-        X, S = np.empty((rows, K)), np.empty((rows, K))
+        self.X, self.S = X, S = self.system.by_class(self.values), self.system.by_class(self.duals)
+        self.z, self.p = self.values[-M:], self.duals[-M:]
         # with drift, the level is near 1 and the others' share of capacity near what they take there
         room = c if self.program.drift is None else np.maximum(c - self.drift, 0.01 * self.size_of_capacity)
         X[:M] = (_FILLED * np.minimum(1.0 / M, room / total))[:, None]
@@ -177,7 +177,7 @@ class _Iteration:
             X[:M] = _FILLED * np.minimum(1.0 / M, (c / self.total_budget)[:, None] * (self.B / self.s))
         if self.program.start is not None:
             X[:M] = _NEARNESS * self.program.start + (1.0 - _NEARNESS) * X[:M]
-        self.z = c - matmul(X[:M], self.ns)
+        self.z[:] = c - matmul(X[:M], self.ns)
         X[M] = 1.0 - _sum(X[:M])
         self.t = 0.0
         worth = np.zeros_like(A) if self.q is None else self.q
@@ -192,20 +192,19 @@ class _Iteration:
             g = self.floors + self.slope * self.t
             X[M + 1] = np.maximum(u - g, 0.05 * (1e-3 + np.abs(g)))
             if self.program.drift is not None:
-                self.z = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
+                self.z[:] = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
             S[M + 1] = 1.0 if self.fixed else 1.0 / dot(self.n, self.slope)
             worth = worth + A * S[M + 1]
         at_best = np.maximum(worth.max(0), 1e-300)
         weight = float(at_best.max()) if self.h is not None else dot(self.n, at_best) / float(self.n.sum())
-        self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
+        self.p[:] = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
         if self.log:
-            self.p = 2.0 * self.total_budget / c
+            self.p[:] = 2.0 * self.total_budget / c
         spent = worth - self.s * self.p[:, None]
         S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + _INSIDE * at_best
         S[:M] = S[M] - spent
         if self.h is not None:
             S[:M] += self.h * X[:M]
-        self.X, self.S = X, S
 
     def run(self, tolerance: float) -> InteriorPoint:
         best, least, stalled = self._snapshot(0), np.inf, 0
@@ -213,8 +212,8 @@ class _Iteration:
             # products need not get smaller than is asked for: budgets are met by full steps only
             self.smallest = _SMALLEST * tolerance * self.total_budget / self.size
         for iteration in range(_MOST_ITERATIONS + 1):
-            gap, size = self._gap()
-            relative = gap / max(size, 1e-300)
+            gap = self._gap()
+            relative = gap / max(self._objective(), 1e-300)
             left = self._residuals()
             near, last = relative < _NEARLY_SOLVED, iteration == _MOST_ITERATIONS
             merit = max(relative, self._largest(left)) if near else relative
@@ -225,7 +224,7 @@ class _Iteration:
             elif near or last or least == np.inf:
                 best, least, stalled = self._snapshot(iteration), merit if near else np.inf, 0
             solved = relative < tolerance and not (self.log and self._off_budget() > 10.0 * tolerance)
-            if solved or stalled > _PATIENCE or last or not self._step(gap, left):
+            if solved or stalled > _PATIENCE or last or not self._step(gap, relative, left):
                 break
         return best
 
@@ -235,19 +234,20 @@ class _Iteration:
         demand *= self.weight
         return InteriorPoint(self.X[:M].copy(), demand, self.p.copy(), iteration, self.t)
 
-    def _gap(self) -> tuple[float, float]:
-        """Complementarity gap, and a size of the objective to compare it with."""
-        paired = self.vanishing
-        self.products = self.X[:paired] * self.S[:paired]
-        self.gap_of_jobs = _total(self.products, self.n)
-        gap = self.gap_of_jobs + dot(self.z, self.p)
+    def _gap(self) -> float:
+        """Complementarity gap."""
+        self.products = self.values * self.duals
+        return float(matmul(self.products, self.counted))
+
+    def _objective(self) -> float:
+        """A size of the objective to compare the gap with."""
         if not self.fixed:
-            return gap, abs(self.t)
+            return abs(self.t)
         if self.log:
-            return gap, self.total_budget
+            return self.total_budget
         if self.q is None:
-            return gap, float(self.n.sum())
-        return gap, abs(dot(_sum(self.q * self.X[: self.M]), self.n))
+            return float(self.n.sum())
+        return abs(dot(_sum(self.q * self.X[: self.M]), self.n))
 
     def _residuals(self) -> Residuals:
         M, X, S = self.M, self.X, self.S
@@ -284,34 +284,35 @@ class _Iteration:
         """Largest relative distance of a product v lambda from its budget."""
         return float(np.abs(self.X[self.M + 1] * self.S[self.M + 1] / self.B - 1.0).max())
 
-    def _step(self, gap: float, left: Residuals) -> bool:
+    def _step(self, gap: float, relative: float, left: Residuals) -> bool:
         """Predictor, corrector, and as far along as the boundary allows; False when no step can be found."""
-        self.system.factor(self.X, self.S, self.z, self.p)
+        self.system.factor(self.values, self.duals)
         if self.log:
             return self._step_with_budgets(gap, left)
-        S, z, p, over_X = self.S, self.z, self.p, self.system.over_X
-        step = self.system.towards(left, -S, -p)
+        S, over = self.duals, self.system.over
+        step = self.system.towards(left, -S)
         # where all products are to vanish, X dS + S dX = -X S: what one of them changes by is known from the other
-        change = np.multiply(step.X, over_X, out=step.X)
-        bend_z = step.z * step.p
-        primal = min(1.0, -1.0 / min(float(change.min()), float((step.z / z).min()), -1e-300))
-        dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), float((step.p / p).min()), -1e-300))
+        change = np.multiply(step.values, over, out=step.values)
+        primal = min(1.0, -1.0 / min(float(change.min()), -1e-300))
+        dual = min(1.0, 1.0 / (1.0 + max(float(change.max()), -1.0 + 1e-300)))
         # the products (X + primal dX) (S + dual dS), summed by powers of the change
         of_change = np.multiply(self.products, change, out=self.products)
-        after = (1.0 - dual) * self.gap_of_jobs + (primal * (1.0 - dual) - dual) * _total(of_change, self.n)
+        after = (1.0 - dual) * gap + (primal * (1.0 - dual) - dual) * matmul(of_change, self.counted)
         of_change *= change
-        after -= primal * dual * _total(of_change, self.n)
-        part = max((after + dot(z + primal * step.z, p + dual * step.p)) / gap, 0.0)
+        after -= primal * dual * matmul(of_change, self.counted)
+        part = max(after / gap, 0.0)
         target = gap / self.size * part * part * part
         # targets (target - dX dS) / X - S
         e = change + 1.0
         e *= change
         e -= 1.0
         e *= S
-        e += np.multiply(over_X, target, out=change)
-        step = self.system.towards(left, e, (target - bend_z) / z - p)
+        e += np.multiply(over, target, out=change)
+        step = self.system.towards(left, e)
         dS = self.system.of_duals(e, step)
-        primal, dual = self._lengths(step, dS, _STEP_TO_BOUNDARY)
+        # without demands there always is an interior, and what is kept from its boundary would be left of the gap
+        share = _STEP_TO_BOUNDARY if self.has_demand else max(_STEP_TO_BOUNDARY, 1.0 - relative)
+        primal, dual = self._lengths(step, dS, share)
         if self.h is not None:
             # with curvature, shares enter the dual equations: both sides must move together
             primal = dual = min(primal, dual)
@@ -324,22 +325,22 @@ class _Iteration:
         shrink no faster than these near their budgets. Where even that leads straight into the boundary, the
         curvature says nothing: a step without it, back towards the centre.
         """
-        X, S, z, p, M, over_X = self.X, self.S, self.z, self.p, self.M, self.system.over_X
+        X, S, over, system, v = self.values, self.duals, self.system.over, self.system, self.M + 1
+        of_budget = system.by_class(over)[v]
         e = -S
-        e[M + 1] += self.B * over_X[M + 1]
-        step = self.system.towards(left, e, -p)
-        dS = self.system.of_duals(e, step)
+        system.by_class(e)[v] += self.B * of_budget
+        step = system.towards(left, e)
+        dS = system.of_duals(e, step)
         primal, dual = self._lengths(step, dS, 1.0)
-        products = (X + primal * step.X)[: M + 1] * (S + dual * dS)[: M + 1]
-        part = max((_total(products, self.n) + dot(z + primal * step.z, p + dual * step.p)) / gap, 0.0)
-        bend, bend_z, mean = step.X * dS, step.z * step.p, gap / self.size
+        part = max(matmul((X + primal * step.values) * (S + dual * dS), self.counted) / gap, 0.0)
+        bend, mean = step.values * dS, gap / self.size
         least = mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget()))
         target = max(mean * part * part * part, least, self.smallest)
         for weight, goal in ((primal * dual, target), (0.0, max(target, mean))):
-            e = (goal - weight * bend) * over_X - S
-            e[M + 1] += (self.B - goal) * over_X[M + 1]
-            step = self.system.towards(left, e, (goal - weight * bend_z) / z - p)
-            dS = self.system.of_duals(e, step)
+            e = (goal - weight * bend) * over - S
+            system.by_class(e)[v] += (self.B - goal) * of_budget
+            step = system.towards(left, e)
+            dS = system.of_duals(e, step)
             primal, dual = self._lengths(step, dS, _STEP_WITH_BUDGETS)
             if min(primal, dual) > _SHORTEST:
                 break
@@ -347,18 +348,16 @@ class _Iteration:
 
     def _lengths(self, step: Direction, dS: Floats, share: float) -> tuple[float, float]:
         """Largest primal and dual steps up to 1 that keep `share` of the way to the boundary."""
-        primal = -min(float((step.X * self.system.over_X).min()), float((step.z / self.z).min()), -1e-300)
-        dual = -min(float((dS / self.S).min()), float((step.p / self.p).min()), -1e-300)
+        primal = -min(float((step.values * self.system.over).min()), -1e-300)
+        dual = -min(float((dS / self.duals).min()), -1e-300)
         return min(1.0, share / primal), min(1.0, share / dual)
 
     def _move(self, primal: float, dual: float, step: Direction, dS: Floats) -> bool:
         if not np.isfinite(primal + dual):
             return False
-        step.X *= primal
-        self.X += step.X
-        self.z += primal * step.z
+        step.values *= primal
+        self.values += step.values
         self.t += primal * step.t
         dS *= dual
-        self.S += dS
-        self.p += dual * step.p
+        self.duals += dS
         return True

@@ -66,11 +66,10 @@ class Residuals:
 
 @dataclass(eq=False, slots=True)
 class Direction:
-    """A step: of X (M + R, K), of the multipliers of the jobs' rows (R, K), of z (M,), p (M,) and t."""
+    """A step: of all `values`, of the multipliers of the jobs' rows (R, K), of p (M,) and of t."""
 
-    X: Floats
+    values: Floats
     multipliers: Floats
-    z: Floats
     p: Floats
     t: float
 
@@ -78,7 +77,8 @@ class Direction:
 class NewtonSystem:
     """The system in the notation of `method`, without the point, which `factor` is given.
 
-    A job has R rows: one of time, and one of demand where there are demands.
+    A job has R rows: one of time, and one of demand where there are demands. Values and duals are flat: (M + R, K) by
+    class, and M of the types.
 
     Parameters
     ----------
@@ -120,12 +120,17 @@ class NewtonSystem:
         if slope is not None:
             self.due = counts * slope
 
-    def factor(self, X: Floats, S: Floats, z: Floats, p: Floats) -> None:
+    def by_class(self, flat: Floats) -> Floats:
+        """(M + R, K) those of values or duals that are of classes."""
+        return flat[: -self.M].reshape(-1, self.A.shape[1])
+
+    def factor(self, values: Floats, duals: Floats) -> None:
         """Blocks of the jobs and the common system at a point."""
         M, A, pairs = self.M, self.A, self.pairs
-        self.over_X = 1.0 / X
-        self.ratio = ratio = S * self.over_X
-        inverse = X / S
+        self.over = 1.0 / values
+        self.ratio = duals * self.over
+        by_type = values / duals
+        ratio, inverse, self.zp = self.by_class(self.ratio), self.by_class(by_type), by_type[-M:]
         self.d = d = inverse[:M] if self.h is None else 1.0 / (ratio[:M] + self.h)
         self.slack = inverse[M:]
         slack = inverse[M]
@@ -134,7 +139,6 @@ class NewtonSystem:
         k22 = _sum(d)
         k22 += slack
         self.over_k22 = 1.0 / k22
-        self.zp = z / p
         if not self.has_demand:
             self._factor_prices(both, matmul(pairs.others, d) + slack, self.over_k22)
             return
@@ -196,9 +200,9 @@ class NewtonSystem:
         self.effect = effect
         self.factors = Factors(G)
 
-    def towards(self, left: Residuals, e: Floats, ez: Floats) -> Direction:
-        """Newton's direction for complementarity targets `e` over X, and `ez` over z."""
-        M, d = self.M, self.d
+    def towards(self, left: Residuals, targets: Floats) -> Direction:
+        """Newton's direction for complementarity `targets` over values."""
+        M, d, e, ez = self.M, self.d, self.by_class(targets), targets[-self.M :]
         g0 = e[:M] - left.dual
         g0 *= d
         off = einsum("rmk,mk->rk", self.rows, g0)
@@ -223,20 +227,22 @@ class NewtonSystem:
             of_demand += self.i12 * of_time
             of_time += self.k12 * of_demand
         of_time *= self.over_k22
-        dX = np.empty_like(e)
+        values = np.empty_like(targets)
+        dX = self.by_class(values)
         mix = einsum("rmk,rk->mk", self.rows, off, out=dX[:M])
         mix += paid
         mix *= d
         np.subtract(g0, mix, out=mix)
         slack = np.subtract(e[M:], off, out=dX[M:])
         slack *= self.slack
-        return Direction(dX, off, self.zp * (ez - dp), dp, dt)
+        np.multiply(self.zp, ez - dp, out=values[-M:])
+        return Direction(values, off, dp, dt)
 
-    def of_duals(self, e: Floats, step: Direction) -> Floats:
-        """(M + R, K) the step of S that goes with one of X."""
+    def of_duals(self, targets: Floats, step: Direction) -> Floats:
+        """The step of the duals that goes with one of values."""
         M = self.M
-        dS = np.empty_like(e)
-        np.multiply(self.ratio[:M], step.X[:M], out=dS[:M])
-        np.subtract(e[:M], dS[:M], out=dS[:M])
-        dS[M:] = step.multipliers
-        return dS
+        duals = self.ratio * step.values
+        np.subtract(targets, duals, out=duals)
+        self.by_class(duals)[M:] = step.multipliers
+        duals[-M:] = step.p
+        return duals
