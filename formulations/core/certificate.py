@@ -36,6 +36,9 @@ _SAME_BOUND = 1e-10
 _ACCEPTED_GAP = 1e-9
 """Gap per budget at which no better multipliers are looked for."""
 
+_LARGEST = float(np.finfo(np.float64).max)
+"""In place of infinity."""
+
 _ROUNDED_DOWN = 1.0 - 4.0 * float(np.finfo(np.float64).eps)
 """A multiplier this much smaller costs nothing, and rounding cannot push its job above a price it just meets."""
 
@@ -74,7 +77,9 @@ def made_feasible(polytope: Polytope, answer: Answer) -> tuple[Floats, Floats, F
     """Shares in the polytope; multipliers, prices and worth of time of at least 0."""
     shares = polytope.repaired(answer.shares)
     multipliers, prices, time = (
-        np.maximum(np.nan_to_num(each), 0.0) for each in (answer.multipliers, answer.prices, answer.time)
+        # maxima that mind no NaN
+        np.fmin(np.fmax(each, 0.0), _LARGEST)
+        for each in (answer.multipliers, answer.prices, answer.time)
     )
     return shares, multipliers, prices, time
 

@@ -174,6 +174,8 @@ class _Chunk:
         self.wants, self.prices = wants, prices
         self.rates = np.zeros((self.M + 1, self.n))
         self.rates[: self.M] = rates.T
+        # nothing to divide time for: every mix is of one type
+        self.single = wants.demand is None and wants.budget is None
 
     def respond(self, states: States, loads: Floats) -> Floats:
         """Write the number of each job's best mix to `states`; the sums of what they take (see `Totals`).
@@ -234,8 +236,7 @@ class _Chunk:
         size = len(self.prices) ** 2
         sums = np.zeros((4, size))
         sums[:2] = np.bincount(states, loads, size)
-        if wants.demand is None and wants.budget is None:
-            # every mix is of one type
+        if self.single:
             return sums
         self._mix(states)
         sums[1] = np.bincount(self.states, loads * self.share, size)
@@ -249,9 +250,12 @@ class _Chunk:
         """Note the mixes: the rate of the first type, the difference to the second, and the second's share."""
         first, second = np.divmod(np.arange((self.M + 1) ** 2), self.M + 1)
         self.states, place = states.astype(np.intp), np.arange(self.n)
-        self.first, self.second = first[self.states], second[self.states]
+        self.first = self.second = first[self.states]
         flat = self.rates.ravel()
         self.low = flat.take(self.first * self.n + place)
+        if self.single:
+            return
+        self.second = second[self.states]
         self.span = flat.take(self.second * self.n + place)
         self.span -= self.low
         self.step = (self.prices[second] - self.prices[first])[self.states]
@@ -261,8 +265,6 @@ class _Chunk:
         elif self.wants.budget is not None:
             # where what is left of the budget buys the step from one type to the other
             self.share = self.wants.budget / self.step - self.low / self.span
-        else:
-            self.share = np.ones(self.n)
         np.minimum(np.maximum(self.share, 0.0, out=self.share), 1.0, out=self.share)
         np.fmax(self.share, self.alone, out=self.share)
 
@@ -270,16 +272,18 @@ class _Chunk:
         """Every condition under which the mix is the best one is linear in the prices."""
         self._mix(states)
         wants, prices, M = self.wants, self.prices, self.M
-        mixes = np.arange(len(prices) ** 2)
         # what costs nothing goes on costing nothing
         width = np.where(prices > 0, np.maximum(prices, _LEAST_PRICE * prices.max()), 0.0)
         cheap, wide = prices[self.first], width[self.first]
-        never = np.where(self.alone, np.inf, 0.0)
-        multiplier = self.step / self.span
-        if wants.gain is not None:
+        multiplier, ends = np.asarray(wants.gain) if self.single else self.step / self.span, []
+        if wants.gain is not None and wants.demand is not None:
+            # the last of the throughput is not worth its price
             multiplier = np.where(self.alone, wants.gain, multiplier)
+            ends = [multiplier - wants.gain]
         if wants.budget is not None:
+            # the budget buys more than the first type and no more than the second
             multiplier = np.where(self.alone, wants.budget / self.low, multiplier)
+            ends = [multiplier - wants.budget / (self.low + self.span), wants.budget / self.low - multiplier]
         nearest = np.full(self.n, np.inf)
         for kind in range(M + 1):
             # no other type lies below the line through the types of the mix
@@ -291,28 +295,24 @@ class _Chunk:
             moves += wide
             moves += width[kind]
             above /= moves
-            own = (mixes // (M + 1) == kind) | (mixes % (M + 1) == kind)
-            above += np.where(own, np.inf, 0.0)[self.states]
+            np.copyto(above, np.inf, where=(self.first == kind) | (self.second == kind))
             np.fmin(nearest, above, out=nearest)
         if wants.demand is not None:
             # who needs all of its time on its fastest type has no choice
             np.copyto(nearest, np.inf, where=wants.demand >= (1.0 - _NO_CHOICE) * self.rates.max(axis=0))
-        ends = []
-        if wants.gain is not None and wants.demand is not None:
-            # the last of the throughput is not worth its price
-            ends = [multiplier - wants.gain]
-        if wants.budget is not None:
-            # the budget buys more than the first type and no more than the second
-            ends = [multiplier - wants.budget / (self.low + self.span), wants.budget / self.low - multiplier]
         for above in ends:
             above *= self.span / (wide + width[self.second])
-            above += never
+            np.copyto(above, np.inf, where=self.alone)
             np.fmin(nearest, above, out=nearest)
         return nearest
 
     def write(self, states: States, shares: Floats, multipliers: Floats) -> None:
         """Fill in the shares and multipliers."""
         self._mix(states)
+        if self.single:
+            np.equal(self.first[:, None], np.arange(self.M), out=shares)
+            multipliers.fill(0.0)
+            return
         for kind in range(self.M):
             column = (1.0 - self.share) * (self.first == kind)
             column += self.share * (self.second == kind)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -234,7 +235,8 @@ def gap_of_level(polytope: Polytope, objective: Threshold, best: Certificate) ->
 def _without_negligible(polytope: Polytope, shares: Floats) -> Floats:
     """Interior points stop short of zero; a share that yields next to none of its job's throughput is none."""
     yields = polytope.rates * shares
-    return np.where(yields <= _NEGLIGIBLE_YIELD * yields.max(axis=1, keepdims=True), 0.0, shares)
+    least = _NEGLIGIBLE_YIELD * reduce(np.maximum, yields.T)
+    return np.where(yields <= least[:, None], 0.0, shares)
 
 
 def _choose(
