@@ -98,14 +98,13 @@ class FreeProfile:
         self._change(plan, -1)
 
     def _change(self, plan: JobPlan, sign: int) -> None:
-        times, free, starts = self.times, self.free, plan.starts
+        times, free = self.times, self.free
         # breakpoints of the plan, ascending, so that later ones leave earlier ones in place
         borders: list[int] = []
         j = 0
-        for k, gpus in enumerate(plan.gpus):
+        for start, end, gpus in zip(plan.starts, [*plan.starts[1:], plan.end], plan.gpus, strict=True):
             if not gpus:
                 continue
-            start, end = starts[k], starts[k + 1] if k + 1 < len(starts) else plan.end
             i = bisect_left(times, start, j)
             if i == len(times) or times[i] != start:
                 times.insert(i, start)
@@ -118,5 +117,5 @@ class FreeProfile:
             change = sign * gpus
             free[i:j] = [count - change for count in free[i:j]]
         for i in reversed(borders):
-            if 0 < i < len(times) and free[i] == free[i - 1]:
+            if 0 < i < len(free) and free[i] == free[i - 1]:
                 del times[i], free[i]
