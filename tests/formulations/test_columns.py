@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from formulations.columns import (
     engines,
     solve_columns,
 )
+from formulations.columns.objectives import largest_ratio
 from formulations.columns.order import undominated
 from formulations.columns.written import rounded_rows, write_out
 from formulations.core.solution import SolverError
@@ -122,6 +123,34 @@ def test_optima_are_those_of_brute_force_and_simplex(solver, program, seed):
         assert best - off <= stage.bound <= (np.inf if whole else best + 10 * off)
         assert stage.gap <= 1e-5
     np.testing.assert_allclose(found.throughput, program.columns.rates.toarray() @ found.x, atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ANY, SEEDS)
+def test_no_set_of_more_floors_can_be_kept(program, seed):
+    columns, rng = program.columns, np.random.default_rng(seed)
+    floors = columns.rates.toarray().max(axis=1) * rng.choice([0.0, 0.1, 0.5, 1.0], columns.n_jobs)
+
+    def can_keep(jobs):
+        held = np.maximum(program.floors, np.where(np.isin(range(columns.n_jobs), jobs), floors, 0.0))
+        part = ColumnProgram(columns, program.capacity, floors=held, rows=program.rows, whole=program.whole)
+        return optimum(part, [np.zeros(columns.n_columns)]) is not None
+
+    sets = [jobs for n in range(columns.n_jobs + 1) for jobs in combinations(np.flatnonzero(floors > 0).tolist(), n)]
+    most = max((len(jobs) for jobs in sets if can_keep(jobs)), default=None)
+    if most is None:
+        with pytest.raises(InfeasibleError):
+            solve_columns(program, MostFloors(floors))
+        return
+    found = solve_columns(program, MostFloors(floors))
+    assert found.status == "optimal"
+    assert (found.objective, found.bound) == pytest.approx((most, most), abs=1e-6)
+
+
+def test_a_bound_on_a_ratio_is_per_unit_of_what_it_costs_at_least():
+    """What is left of the numerator at the ratio that is reached may be worth more per cost where costs are small."""
+    largest = largest_ratio(lambda ratio: ("any", ratio, 0.1), 1.0, least=0.5)
+    assert (largest.ratio, largest.bound) == (1.0, 1.2)
 
 
 @settings(max_examples=20, deadline=None)
