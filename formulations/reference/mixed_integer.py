@@ -204,7 +204,10 @@ class Highs:
         if self.whole:
             asked["solve_relaxation"] = relaxed
         self._set(asked)
-        solver.run()
+        if solver.run() == self._highs.HighsStatus.kError:
+            # its threads are one pool for the whole process, which others may have made larger
+            solver.resetGlobalScheduler(True)
+            solver.run()
         status, info = solver.getModelStatus(), solver.getInfo()
         note, proven = str(solver.modelStatusToString(status)), status == statuses.kOptimal
         if status == statuses.kInfeasible:
