@@ -195,7 +195,8 @@ class _Iteration:
                 self.z[:] = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
             S[M + 1] = 1.0 if self.fixed else 1.0 / dot(self.n, self.slope)
             worth = worth + A * S[M + 1]
-        at_best = np.maximum(worth.max(0), 1e-300)
+        at_best = worth.max(0)
+        at_best = np.maximum(at_best, max(_SMALLEST_CLASS * float(at_best.max()), 1e-300))
         weight = float(at_best.max()) if self.h is not None else dot(self.n, at_best) / float(self.n.sum())
         self.p[:] = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
         if self.log:
@@ -230,8 +231,7 @@ class _Iteration:
 
     def _snapshot(self, iteration: int) -> InteriorPoint:
         M = self.M
-        demand = self.S[M + 1].copy() if self.has_demand else np.zeros(self.K)
-        demand *= self.weight
+        demand = self.S[M + 1] * self.weight if self.has_demand else np.zeros(self.K)
         return InteriorPoint(self.X[:M].copy(), demand, self.p.copy(), iteration, self.t)
 
     def _gap(self) -> float:
@@ -294,7 +294,7 @@ class _Iteration:
         # where all products are to vanish, X dS + S dX = -X S: what one of them changes by is known from the other
         change = np.multiply(step.values, over, out=step.values)
         primal = min(1.0, -1.0 / min(float(change.min()), -1e-300))
-        dual = min(1.0, 1.0 / (1.0 + max(float(change.max()), -1.0 + 1e-300)))
+        dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), -1e-300))
         # the products (X + primal dX) (S + dual dS), summed by powers of the change
         of_change = np.multiply(self.products, change, out=self.products)
         after = (1.0 - dual) * gap + (primal * (1.0 - dual) - dual) * matmul(of_change, self.counted)

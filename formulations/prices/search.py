@@ -250,6 +250,8 @@ class _Search:
         assert demand is not None
         assert wants.growth is not None
         growth, drift = wants.growth * (part / fastest), rest.growth * part
+        if not growth.any():
+            raise RuntimeError("the jobs nearest to changing have all that they can get")
         return StructuredProgram(rates, sizes, counts, left + drift, slopes=growth, floors=demand - growth, drift=drift)
 
     def _without_negligible(self, prices: Floats, negligible: float) -> Floats:
