@@ -69,6 +69,8 @@ class ResidualProgram:
         full = due[self.jobs] >= part.fastest * (1.0 - _FULL)
         done = fixed[self.jobs] | full
         free, idle = free_columns(part, worth, proof.prices[self.types])
+        # what is in use costs nothing more, whatever multipliers near 0 say
+        free |= shares > _ROUNDING
         # the use of capacity of those without freedom is the same in every allocation that attains the level
         left = ~(done & (degrees_of_freedom(part, free, idle & ~full, done) <= 0))
         capacity = np.maximum(part.capacity - matmul(part.loads[~left], shares[~left]), 0.0)

@@ -169,8 +169,9 @@ class WaterLevel(Threshold):
     unit = "normalised throughput"
 
     def gap(self, value: float, bound: float) -> float:
-        """Distance of a level from its bound, relative to the height of all levels together."""
-        return relative_gap(self.below + value, self.below + bound)
+        """Distance of a level from its bound, relative to the height of all levels together; none above the bound, where
+        jobs count as full that are nearly so."""
+        return relative_gap(self.below + min(value, bound), self.below + bound)
 
     def demand(self, level: float) -> Floats:
         """``d_i (base_i + time_i(t))``."""
@@ -187,7 +188,11 @@ class WaterLevel(Threshold):
         full = given >= most - _SAME_THROUGHPUT * (self.base + most)
         everyone = self.filling.room.copy()
         everyone[self.rows] = np.where(full, most, given)
-        return np.where(full, self.filling.full_level, self.filling.levels(everyone)[self.rows])
+        reached = np.where(full, self.filling.full_level, self.filling.levels(everyone)[self.rows])
+        # what is given to an entity does not tell what one of its jobs has lost
+        lost = ~full & (given < 0.0)
+        reached[lost] = np.minimum(reached[lost], self.below * given[lost] / self.base[lost])
+        return reached
 
     def first_guess(self, fastest: Floats) -> float:  # noqa: ARG002
         """The level at which the first job is full: up to there all demands are linear."""
@@ -264,12 +269,13 @@ def fill(
             fixed |= base >= most * (1.0 - _SAME_THROUGHPUT)
         # a little less leaves the next level an interior
         base *= 1.0 - _LEEWAY
-    first, most_at_all = levels[0], objective.value(polytope.fastest)
+    first = levels[0]
+    bound = min(first.bound, objective.value(polytope.fastest))
     return replace(
         first,
         shares=levels[-1].shares,
-        objective=min(first.objective, most_at_all),
-        bound=min(first.bound, most_at_all),
+        objective=min(first.objective, bound),
+        bound=bound,
         gap=max(level.gap for level in levels),
         iterations=sum(level.iterations for level in levels),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.core.certificate import Certificate, made_feasible
+from formulations.core.certificate import Certificate, made_feasible, relative_gap
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, SolverError
@@ -57,7 +57,7 @@ class PairsEngine(Method[Answer]):
             supply = program.supply_at(answer.multipliers, answer.prices, answer.time)
             bound = objective.worse(objective.bound(program.counts * answer.multipliers, supply), bound)
             attained = objective.level(program.throughput(program.repaired(answer.shares)))
-            if objective.gap(attained, bound) <= _SETTLED or not objective.gap(level, bound) > _UNMOVED:
+            if objective.gap(attained, bound) <= _SETTLED or not relative_gap(level, bound) > _UNMOVED:
                 break
             level = bound
         return replace(answer, iterations=iterations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations import MaxMin, NashWelfare, Polytope, SolverError, solve
+from formulations import MaxMin, NashWelfare, Polytope, SolverError, WaterFilling, proportional_throughput, solve
 from formulations.core.reductions import classes_of, spread_weights
 from formulations.interior_point import structured
 from formulations.prices import search as prices
@@ -128,6 +128,17 @@ def test_a_job_that_holds_the_level_alone():
         found = solve(polytope_of(rates, None, np.full(3, N / 3.0)), MaxMin(np.ones(N)))
         assert (found.status, found.objective) == ("optimal", pytest.approx(1e-3, rel=1e-8))
         np.testing.assert_allclose(found.prices, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(0, marks=pytest.mark.exhaustive)])
+def test_where_all_that_could_change_are_full_others_are_asked(seed):
+    """Weights over ten decades: at the first level nearly all jobs have all of their time."""
+    rng, N = np.random.default_rng(seed), 4000
+    rates, sizes = rng.uniform(0.1, 1.0, (N, 3)), rng.choice([1, 2, 4], N)
+    capacity = np.array([0.5, 0.6, 0.7]) * N * [1, 0.3, 0.05][seed % 3]
+    units = proportional_throughput(rates, capacity) / sizes
+    found = solve(polytope_of(rates, sizes, capacity), WaterFilling(units, 10.0 ** rng.uniform(-5, 5, N)))
+    assert found.status == "optimal"
 
 
 def test_prices_say_what_they_do_not_take():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -232,6 +233,22 @@ def test_with_many_jobs_prices_find_an_objective_of_ones_own():
     polytope, objective = above_reserve(0, 3500)
     found = solve(polytope, objective)
     assert (found.solver, found.status) == ("prices", "optimal")
+
+
+def test_jobs_that_are_worth_nothing_do_not_keep_a_sum_from_its_optimum():
+    for seed in range(20):
+        rates = np.random.default_rng(seed).integers(1, 5, (4, 2)).astype(float)
+        found = solve(polytope_of(rates, None, [1.0, 1.0]), MaxSum([0.0, 1.0, 1.0, 2.0]))
+        assert [attempt.solver for attempt in found.attempts] == ["structured"], f"seed {seed}"
+
+
+def test_highs_is_on_one_thread_beside_others_that_have_more():
+    """All of a process share one pool of threads, which HiGHS refuses to use with another number of them."""
+    highspy.Highs.resetGlobalScheduler(True)
+    x = cp.Variable(nonneg=True)
+    cp.Problem(cp.Maximize(x), [x <= 1]).solve(solver="HIGHS", threads=2)
+    found = solve(polytope_of(RATES, None, [1.0, 1.0]), MaxMin([1.0, 2.0, 3.0]), solver="highs")
+    assert found.status == "optimal"
 
 
 RATES = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 5.0]])

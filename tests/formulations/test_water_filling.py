@@ -13,7 +13,8 @@ from formulations import (
     solve,
 )
 from formulations.core.certificate import Certificate
-from formulations.levels.water_filling import fill
+from formulations.levels.hierarchy import Filling
+from formulations.levels.water_filling import WaterLevel, fill
 from tests.formulations.filling_reference import reference_filling
 from tests.formulations.programs import (
     draw_hard,
@@ -83,6 +84,45 @@ def test_entities_hand_time_on_as_their_rules_say(blocks):
         found = solve(polytope, objective)
         assert found.status == "optimal"
         assert shortfall(polytope, objective, found) <= 1e-6, f"seed {seed}"
+
+
+def draw_whole_figures(seed):
+    """Up to 12 jobs with whole figures, which tie; entities up to three deep, many of them served in turn."""
+    rng = np.random.default_rng([seed, 99])
+    N, M = int(rng.integers(3, 13)), int(rng.integers(2, 4))
+    rates, sizes = rng.integers(1, 5, (N, M)).astype(float), rng.choice([1, 2, 4, 8], N)
+    capacity, weights = rng.integers(1, 6, M).astype(float), rng.choice([1.0, 2.0, 5.0], N)
+    E = int(rng.integers(1, 7))
+    parent, depth = np.full(E, -1), np.zeros(E)
+    for entity in range(1, E):
+        above = [k for k in range(entity) if depth[k] < 2]
+        if above and rng.random() < 0.7:
+            parent[entity] = rng.choice(above)
+            depth[entity] = depth[parent[entity]] + 1
+    of_job = rng.integers(-1 if rng.random() < 0.4 else 0, E, N)
+    entities = rng.choice([1.0, 2.0, 3.0], E), rng.random(E) < 0.45
+    hierarchy = Hierarchy(parent, *entities, of_job, rng.permutation(N).astype(float))
+    return polytope_of(rates, sizes, capacity), WaterFilling(
+        proportional_throughput(rates, capacity) / sizes, weights, hierarchy
+    )
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+@pytest.mark.parametrize("seed", [158, 692, 1009])
+def test_who_is_fixed_keeps_what_it_has(seed, solver):
+    """Levels after the first are of what little is left, for which no job may lose what it was given."""
+    polytope, objective = draw_whole_figures(seed)
+    found = solve(polytope, objective, solver=solver)
+    assert found.status == "optimal"
+    assert found.objective <= found.bound
+    assert shortfall(polytope, objective, found) <= 1e-6
+
+
+def test_a_job_that_loses_is_below_the_level_wherever_it_is():
+    for tree in (Hierarchy.flat(2), *(Hierarchy([-1], [1.0], [fifo], [0, 0], [0, 1]) for fifo in (False, True))):
+        filling = Filling(tree, np.ones(2), np.ones(2), np.array([0.0, 1.0]))
+        level = WaterLevel(np.ones(2), np.array([1.0, 0.0]), filling, np.arange(2), below=1.0)
+        assert level.level(np.array([0.5, 0.5])) == -0.5
 
 
 def test_pairs_hand_time_on_as_their_rules_say():
