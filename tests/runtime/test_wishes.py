@@ -49,6 +49,19 @@ async def test_a_time_limit_holds_over_all_leases_and_is_told_before(tmp_path):
     assert (short.state, 2.0 <= short.run_seconds <= 4.0) == ("failed", True)
 
 
+async def test_who_is_past_a_time_limit_when_a_service_begins_has_time_to_save(tmp_path):
+    cluster = one_type(1)
+    service = await started(tmp_path, cluster, job(500.0, "stubborn", time_limit=40.0))
+    await leave(service)
+    cluster.advance(100.0)
+    service = await service_on(tmp_path, cluster)
+    (one,) = service.book.by_id
+    await run_on(service, 4.0)
+    assert one.state == "stopping"
+    await run_on(service, 4.0)
+    assert one.state == "failed"
+
+
 async def test_jobs_start_after_those_that_they_wait_for(tmp_path):
     service = await service_on(tmp_path, one_type(4))
     await submit(service, job(10.0), job(20.0))
