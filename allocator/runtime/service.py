@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -42,7 +41,7 @@ from allocator.runtime.records.book import (
     Book,
     Job,
 )
-from allocator.runtime.records.journal import Event, Journal, JournalError
+from allocator.runtime.records.journal import Event, Journal, JournalError, full_disk
 from allocator.runtime.settings import Clock, ServiceSettings
 from allocator.runtime.watching import Watching, events_of_end
 from throughputs import InputError
@@ -170,11 +169,8 @@ class Service:
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
         lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
         hook = "" if self.hook is None else self.hook.trouble
-        full = ""
-        with contextlib.suppress(OSError):
-            if shutil.disk_usage(self.folder).free < _LITTLE:
-                full = f"the disk is full: what jobs print, in {self.folder}/jobs, takes most room"
-        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), hook or full)
+        told = next(iter(self.dispatch.troubles.values()), hook or full_disk(self.folder))
+        return self._trouble or unknown or lingering or told
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -512,9 +508,6 @@ class Service:
         found = [Event("found", job.uuid, data={"epoch": later})] if later else []
         self.record([*self._through(job, seen), *found])
 
-
-_LITTLE = 2**20
-"""Bytes of a disk below which next to nothing can be written down."""
 
 _LONGEST_SINCE_REPORT = 1.0
 """Seconds; a trainer that has not reported for longer may stand still."""
