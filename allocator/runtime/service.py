@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, Seen
+from allocator.runtime.adapters.node import boot_identity
 from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware, orders
 from allocator.runtime.decisions.world import Verdict, World
@@ -83,7 +84,8 @@ class Service:
         self.book = Book()
         for event in self.journal.events():
             self.book.apply(event)
-        self.clock = Clock(self.book.clock, self.book.at)
+        same = self.book.boot == boot_identity()
+        self.clock = Clock(self.book.clock, self.book.at, self.book.ahead if same else None)
         self.watching = Watching(folder, self.book, self.settings)
         self._trouble = ""
         self._strays = 0
@@ -130,7 +132,8 @@ class Service:
             self.listeners.append(self.hook.hear)
             self.doors.append(self.hook)
         nodes = [vars(node) for node in self.hardware.nodes]
-        self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
+        begins = {"pid": os.getpid(), "boot": boot_identity(), "monotonic": time.monotonic()}
+        self.record([Event("service", data=begins | {"adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
 
     def hardware_of(self, nodes: Iterable[Node], types: Iterable[str] = ()) -> Hardware:

@@ -296,6 +296,7 @@ class Book:
     policy : name of the one in force.
     adapter : name of the last one, "" before the first.
     nodes : as they were last seen, by name.
+    boot : of the machine, in which the last service began. ahead : seconds of its clock before the monotonic one.
     clock, at : of the last event. stopped : whether that was the end of a service, in order.
     """
 
@@ -312,7 +313,8 @@ class Book:
         self.policy = FIRST_POLICY
         self.adapter = ""
         self.nodes: dict[str, Node] = {}
-        self.clock = self.at = 0.0
+        self.boot: str | None = None
+        self.ahead = self.clock = self.at = 0.0
         self.stopped = False
 
     def apply(self, event: Event) -> None:
@@ -332,6 +334,7 @@ class Book:
             self.policy = str(event["name"])
         elif event.kind == "service":
             self.adapter = event.get("adapter", "")
+            self.boot, self.ahead = event.get("boot"), event.clock - event.get("monotonic", 0.0)
             self.nodes = _nodes(event)
         elif event.kind == "cluster":
             self.nodes.update(_nodes(event))
