@@ -84,8 +84,7 @@ class Service:
         self.book = Book()
         for event in self.journal.events():
             self.book.apply(event)
-        same = self.book.boot == boot_identity()
-        self.clock = Clock(self.book.clock, self.book.at, self.book.ahead if same else None)
+        self.clock = Clock(self.book.clock, self.book.at, self.book.ahead.get(boot_identity()))
         self.watching = Watching(folder, self.book, self.settings)
         self._trouble = ""
         self._strays = 0
@@ -132,7 +131,7 @@ class Service:
             self.listeners.append(self.hook.hear)
             self.doors.append(self.hook)
         nodes = [vars(node) for node in self.hardware.nodes]
-        begins = {"pid": os.getpid(), "boot": boot_identity(), "monotonic": time.monotonic()}
+        begins = {"pid": os.getpid(), "ahead": {boot_identity(): self.clock() - time.monotonic()}}
         self.record([Event("service", data=begins | {"adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
 
@@ -178,7 +177,7 @@ class Service:
     def close(self) -> None:
         """End `run` at the next occasion."""
         self._closing = True
-        self._wake.set()
+        self.wake()
 
     def wake(self) -> None:
         """Look at once."""

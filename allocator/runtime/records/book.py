@@ -296,7 +296,7 @@ class Book:
     policy : name of the one in force.
     adapter : name of the last one, "" before the first.
     nodes : as they were last seen, by name.
-    boot : of the machine, in which the last service began. ahead : seconds of its clock before the monotonic one.
+    ahead : seconds that the clock of the last service is ahead of the monotonic one, by the boot of its machine.
     clock, at : of the last event. stopped : whether that was the end of a service, in order.
     """
 
@@ -313,8 +313,8 @@ class Book:
         self.policy = FIRST_POLICY
         self.adapter = ""
         self.nodes: dict[str, Node] = {}
-        self.boot: str | None = None
-        self.ahead = self.clock = self.at = 0.0
+        self.ahead: dict[str, float] = {}
+        self.clock = self.at = 0.0
         self.stopped = False
 
     def apply(self, event: Event) -> None:
@@ -334,7 +334,7 @@ class Book:
             self.policy = str(event["name"])
         elif event.kind == "service":
             self.adapter = event.get("adapter", "")
-            self.boot, self.ahead = event.get("boot"), event.clock - event.get("monotonic", 0.0)
+            self.ahead = event.get("ahead", {})
             self.nodes = _nodes(event)
         elif event.kind == "cluster":
             self.nodes.update(_nodes(event))
