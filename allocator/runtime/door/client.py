@@ -110,8 +110,7 @@ class Client:
                     raise
                 if not (self._met or self._told):
                     self._told = True
-                    left = until - time.monotonic()
-                    print(f"{error}; it is waited for, for {left:.0f} s", file=sys.stderr, flush=True)
+                    print(f"{error}; it is waited for, for {until - time.monotonic():.0f} s", file=sys.stderr)
             time.sleep(_PAUSE)
 
     def _why_not(self, error: OSError) -> NoServiceError:
