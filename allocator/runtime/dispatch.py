@@ -126,9 +126,8 @@ class Dispatch:
         if not watch.ends:
             self.end_lease(job)
         patience = settings.notice_seconds if watch.report is not None else 0.0
-        # nobody outlives its time limit
-        left = job.time_limit - job.run_seconds if job.then == TIMED_OUT else settings.grace_seconds
-        grace = max(min(left, settings.grace_seconds), 0.0)
+        # it is told so long before its time limit; one that is told later, as no service ran, has as long to save
+        grace = min(settings.grace_seconds, job.time_limit / 2.0 if job.then == TIMED_OUT else inf)
         if now >= watch.asked_at + grace:
             self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
         elif now >= watch.asked_at + min(patience, grace):

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Placed, Seen
+from allocator.runtime.adapters.node import boot_identity
 from allocator.runtime.decisions.deciding import Deciding
 from allocator.runtime.decisions.hardware import Hardware, orders
 from allocator.runtime.decisions.world import Verdict, World
@@ -42,7 +42,7 @@ from allocator.runtime.records.book import (
     Book,
     Job,
 )
-from allocator.runtime.records.journal import Event, Journal, JournalError
+from allocator.runtime.records.journal import Event, Journal, JournalError, full_disk
 from allocator.runtime.settings import Clock, ServiceSettings
 from allocator.runtime.watching import Watching, events_of_end
 from throughputs import InputError
@@ -84,7 +84,7 @@ class Service:
         self.book = Book()
         for event in self.journal.events():
             self.book.apply(event)
-        self.clock = Clock(self.book.clock, self.book.at)
+        self.clock = Clock(self.book.clock, self.book.at, self.book.ahead.get(boot_identity()))
         self.watching = Watching(folder, self.book, self.settings)
         self._trouble = ""
         self._strays = 0
@@ -131,7 +131,8 @@ class Service:
             self.listeners.append(self.hook.hear)
             self.doors.append(self.hook)
         nodes = [vars(node) for node in self.hardware.nodes]
-        self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
+        begins = {"pid": os.getpid(), "ahead": {boot_identity(): self.clock() - time.monotonic()}}
+        self.record([Event("service", data=begins | {"adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
 
     def hardware_of(self, nodes: Iterable[Node], types: Iterable[str] = ()) -> Hardware:
@@ -170,16 +171,13 @@ class Service:
         unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
         lingering = "; ".join(f"job {self.book.jobs[uuid].id}: {why}" for uuid, why in self.lingering.items())
         hook = "" if self.hook is None else self.hook.trouble
-        full = ""
-        with contextlib.suppress(OSError):
-            if shutil.disk_usage(self.folder).free < _LITTLE:
-                full = f"the disk is full: what jobs print, in {self.folder}/jobs, takes most room"
-        return self._trouble or unknown or lingering or next(iter(self.dispatch.troubles.values()), hook or full)
+        told = next(iter(self.dispatch.troubles.values()), hook or full_disk(self.folder))
+        return self._trouble or unknown or lingering or told
 
     def close(self) -> None:
         """End `run` at the next occasion."""
         self._closing = True
-        self._wake.set()
+        self.wake()
 
     def wake(self) -> None:
         """Look at once."""
@@ -512,9 +510,6 @@ class Service:
         found = [Event("found", job.uuid, data={"epoch": later})] if later else []
         self.record([*self._through(job, seen), *found])
 
-
-_LITTLE = 2**20
-"""Bytes of a disk below which next to nothing can be written down."""
 
 _LONGEST_SINCE_REPORT = 1.0
 """Seconds; a trainer that has not reported for longer may stand still."""

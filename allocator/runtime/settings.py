@@ -135,18 +135,19 @@ class DoorSettings:
 class Clock:
     """Counts on from where it was, by the monotonic clock.
 
-    Time that passes while no service runs counts as far as the wall clock says so; a wall clock that was set back or
-    far ahead meanwhile cannot undo what has happened.
+    That clock goes on while no service runs, until the machine is booted. Then, and on another machine, time counts as
+    far as the wall clock says so; one that was set back or far ahead meanwhile cannot undo what has happened.
 
     Parameters
     ----------
     last : what the clock of the service last said, seconds; 0 for a new one.
     since : when that was, seconds since 1970; 0: not known.
+    ahead : seconds that it was ahead of the monotonic clock of this boot; None: not known.
     """
 
-    def __init__(self, last: float = 0.0, since: float = 0.0) -> None:
+    def __init__(self, last: float = 0.0, since: float = 0.0, ahead: float | None = None) -> None:
         away = max(time.time() - since, 0.0) if since else 0.0
-        self._offset = last + (away if away < _LONGEST_ABSENCE else 0.0) - time.monotonic()
+        self._offset = last + (away if away < _LONGEST_ABSENCE else 0.0) - time.monotonic() if ahead is None else ahead
 
     def __call__(self) -> float:
         """Seconds."""

@@ -151,13 +151,15 @@ def test_copies_are_submitted_once_though_the_service_is_killed_meanwhile(tmp_pa
     assert (code, "allocator serve --state" in errors) == (1, True)
 
 
-def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch):
+def test_nobody_waits_where_none_has_run_nor_for_ever(tmp_path, monkeypatch, in_process):
     with pytest.raises(AbsentError):
         Client(tmp_path).follow("status")
     # as of a service that was started with a policy that there is not
     Journal(tmp_path).close()
     with pytest.raises(AbsentError, match="no service has run"):
         asked_or_read(tmp_path, "status")
+    code, _, errors = in_process("wait", "--state", tmp_path, "--timeout", "0.2s")
+    assert (code, "not through after 0.2s: no service runs" in errors) == (2, True)
     monkeypatch.setattr(door, "_ABSENCE", 0.3)
     with Serving(tmp_path):
         pass

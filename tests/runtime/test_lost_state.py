@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 import uuid
 
 import pytest
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, write_file
+from allocator.runtime.adapters.node import boot_identity
 from allocator.runtime.records.journal import Journal, JournalError
+from allocator.runtime.service import Service
 from tests.runtime.model_cluster import (
     job,
     leave,
@@ -24,6 +27,19 @@ from tests.runtime.model_cluster import (
     two_types,
 )
 from throughputs import InputError
+
+
+@pytest.mark.parametrize(("boot", "passed"), [("", 0.0), ("another", 3600.0)])
+async def test_a_wall_clock_that_is_set_while_no_service_runs_moves_no_time_on_the_same_boot(
+    tmp_path, monkeypatch, boot, passed
+):
+    await leave(await started(tmp_path, one_type(1), until=0.0))
+    later = time.time() + 3600.0
+    monkeypatch.setattr("time.time", lambda: later)
+    monkeypatch.setattr("allocator.runtime.service.boot_identity", lambda: boot or boot_identity())
+    service = Service(tmp_path, one_type(1))
+    assert passed <= service.clock() < passed + 1800.0
+    service.journal.close()
 
 
 @pytest.mark.parametrize("lost", ["some", "all"])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import sqlite3
 import time
+from unittest.mock import Mock
 
 import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, write_file
 from allocator.runtime.adapters.base import NoAnswerError, Node, Seen
 from allocator.runtime.decisions.world import Verdict
+from allocator.runtime.records.journal import Journal, JournalError
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import (
     ModelCluster,
@@ -126,7 +129,12 @@ async def test_a_full_disk_is_told_before_anything_fails_to_be_written(tmp_path,
     service = await started(tmp_path, one_type())
     full = shutil.disk_usage(tmp_path)._replace(free=2**19)
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: full)
-    assert f"{service.folder}/jobs" in service.trouble
+    assert service.trouble == f"the disk is full: less than 1 MiB is left at {service.folder}"
+    await leave(service)
+    # so SQLite answers where there is no room for its index
+    monkeypatch.setattr(sqlite3, "connect", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+    with pytest.raises(JournalError, match="the disk is full"):
+        Journal(tmp_path)
 
 
 async def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room(tmp_path):

@@ -49,6 +49,19 @@ async def test_a_time_limit_holds_over_all_leases_and_is_told_before(tmp_path):
     assert (short.state, 2.0 <= short.run_seconds <= 4.0) == ("failed", True)
 
 
+async def test_who_is_past_a_time_limit_when_a_service_begins_has_time_to_save(tmp_path):
+    cluster = one_type(1)
+    service = await started(tmp_path, cluster, job(500.0, "stubborn", time_limit=40.0))
+    await leave(service)
+    cluster.advance(100.0)
+    service = await service_on(tmp_path, cluster)
+    (one,) = service.book.by_id
+    await run_on(service, 4.0)
+    assert one.state == "stopping"
+    await run_on(service, 4.0)
+    assert one.state == "failed"
+
+
 async def test_jobs_start_after_those_that_they_wait_for(tmp_path):
     service = await service_on(tmp_path, one_type(4))
     await submit(service, job(10.0), job(20.0))
@@ -146,8 +159,8 @@ async def test_who_waits_is_told_of_whom_and_until_when(tmp_path):
     await run_on(service, 15.0)
     asked = Requests(service).answer({"do": "status", "jobs": [2, 3, 4]})["jobs"]
     third, fourth, fifth = (one["reason"] for one in asked)
-    assert re.search("it needs 3 k80, 1 free; job 0 runs there for 1.[23]m more", third)
-    assert re.search("it needs 2 k80, 1 free; job 0 runs there for 1.[23]m more", fourth)
+    assert re.search("it needs 3 k80, 1 free; job 0 runs there, with 1.[23]m left", third)
+    assert re.search("it needs 2 k80, 1 free; job 0 runs there, with 1.[23]m left", fourth)
     # under this policy nobody overtakes
     assert "3 k80 are kept for job 2, before it; 2 k80 are kept for job 3, before it" in fifth
 
@@ -156,7 +169,7 @@ async def test_who_waits_for_a_turn_is_told_when_the_next_begins(tmp_path):
     service = await started(tmp_path, one_type(1), job(100.0), job(100.0), policy="max_min_fairness", until=13.0)
     waits = next(one for one in service.book.by_id if one.state == "queued")
     told = Requests(service).answer({"do": "status", "jobs": [waits.id]})["jobs"][0]["reason"]
-    assert "the next round begins in 7s" in told
+    assert re.search("next round begins in 7s; it needs 1 k80, none free; job [01] runs there, with 1.[56]m left", told)
 
 
 _HOOK = """

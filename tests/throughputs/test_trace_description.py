@@ -132,10 +132,10 @@ def test_deadlines_in_figures():
     made = jobs_of_two(deadline=[20.0, np.nan, np.nan], deadline_options=[(), *soft[1:]], duration=[7.0, 8.0, 9.0])
     found = describe_trace(made)
     assert found["n_jobs_with_deadline"] == 2
-    assert [found["deadline_quantiles"][q] for q in (0.0, 1.0)] == pytest.approx([20 / 7, 43 / 9])
+    assert [found["deadline_over_duration_quantiles"][q] for q in (0.0, 1.0)] == pytest.approx([20 / 7, 43 / 9])
     found = describe_trace(made, table)
     # b is not in the table: its duration is that of the trace
     assert (found["n_jobs_not_profiled"], found["duration_quantiles_s"][0.0]) == (1, 5.0)
-    assert found["deadline_quantiles"][0.0] == pytest.approx(43 / 15)
+    assert found["deadline_over_duration_quantiles"][0.0] == pytest.approx(43 / 15)
     with pytest.raises(InputError, match="'b'"):
         describe_trace(jobs_of_two(), table)

@@ -139,7 +139,7 @@ def describe_trace(
     arrivals span some time), counts by value in ``job_types``, ``scale_factors``, ``priority_weights``,
     ``modes`` and ``categories``, ``n_jobs_with_slo``, ``n_jobs_with_deadline``, ``n_jobs_with_deadline_options``
     (several),
-    ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
+    ``deadline_over_duration_quantiles`` by probability (of the time from arrival to deadline; None without deadlines),
     ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
     None where no duration is known); ``n_users`` and counts by value in ``partitions``; ``n_jobs_recorded``, of which
     the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with
@@ -178,7 +178,7 @@ def describe_trace(
         "n_jobs_with_slo": int((~np.isnan(trace.slo)).sum()),
         "n_jobs_with_deadline": int((~np.isnan(trace.deadline)).sum()),
         "n_jobs_with_deadline_options": sum(len(row) > 1 for row in trace.deadline_options),
-        "deadline_quantiles": _quantiles((trace.deadline - trace.arrival_time) / durations),
+        "deadline_over_duration_quantiles": _quantiles((trace.deadline - trace.arrival_time) / durations),
         "n_jobs_not_profiled": int((~profiled).sum()) if table is not None else 0,
         "n_jobs_not_runnable": int((~known).sum()) if table is not None else 0,
         "gpu_hours": gpu_hours,

@@ -98,7 +98,8 @@ def audit_command(
     Parameters
     ----------
     instance : INSTANCE.json|LOG|-
-        Allocation problem in JSON, as shown above, or a job log with --cluster; -: standard input.
+        Allocation problem in JSON, as shown above; -: standard input. With --cluster a job log, as of sacct, or as
+        `allocator trace import` has made a trace of it.
     policy
         Policy whose allocation is audited; `allocator policies` lists them.
     cluster : TYPE:COUNT,...|FILE

@@ -88,7 +88,8 @@ def logs_command(
         there = any((folder / name).exists() for name in LOG_FILES)
         none = "has printed nothing so far" if there else f"has no log in {folder}"
         what = none if found["epoch"] else "was not started so far"
-        print(f"job {found['id']} {what}; it is {found['state']}: {found['reason']}".rstrip(": "), file=sys.stderr)
+        why = f": {found['reason']}" * bool(found["reason"])
+        print(f"job {found['id']} {what} ({found['state']}{why})", file=sys.stderr)
 
 
 def _harmless(printed: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from math import inf
 from typing import Any
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.options import StateOption, asked_or_read, duration, job_numbers
 from allocator.cli.service.tables import jobs_table, service_lines
-from allocator.runtime.door.client import Client
+from allocator.runtime.door.client import Client, NoServiceError
 from allocator.runtime.records.book import FINAL
 
 
@@ -78,25 +79,30 @@ def wait_command(
     jobs : [JOB...]
         Numbers of jobs; all if omitted.
     """
-    client = Client(state)
-    until = None if timeout is None else time.monotonic() + duration(timeout, "--timeout")
+    until = inf if timeout is None else time.monotonic() + duration(timeout, "--timeout")
+    client = Client(state, until)
     wanted = job_numbers(jobs) if jobs else None
     pause, hindrances = 0.05, _Hindrances(client)
     while True:
-        left, service, of_jobs = _left(client, wanted)
-        if not left:
-            break
-        hindrances.tell(service, left if wanted is not None else None)
-        if until is not None and time.monotonic() >= until:
-            shown = f"{', '.join(map(str, left[:10]))}{', ...' if len(left) > 10 else ''}"
-            print(f"not through after {timeout}: job {shown}", file=sys.stderr)
+        try:
+            left, service, of_jobs = _left(client, wanted)
+            if not left:
+                break
+            hindrances.tell(service, left if wanted is not None else None)
+            why = f"job {', '.join(map(str, left[:10]))}{', ...' if len(left) > 10 else ''}"
+        except NoServiceError as error:
+            if time.monotonic() < until:
+                raise
+            why = str(error)
+        if time.monotonic() >= until:
+            print(f"not through after {timeout}: {why}", file=sys.stderr)
             raise typer.Exit(2)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
     _tell_deadlines(service["deadlines"] if wanted is None else of_jobs)
     if not (as_json or check):
         return
-    answer = client.follow("status", jobs=wanted)
+    answer = Client(state).follow("status", jobs=wanted)
     if as_json:
         print_json(answer)
     others = [job for job in answer["jobs"] if job["state"] != "completed"]

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,15 @@ class AbsentError(NoServiceError):
 
 
 class Client:
-    """A service by its state folder."""
+    """A service by its state folder.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Parameters
+    ----------
+    folder : of the state. until : when nobody waits for an answer any more, on the monotonic clock.
+    """
+
+    def __init__(self, folder: Path, until: float = inf) -> None:
+        self._folder, self._until = folder, until
         self._met = self._told = False
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
@@ -68,14 +74,15 @@ class Client:
             The folder or the service is another user's, or could be: nothing was sent.
         """
         line = json.dumps({"do": what, **fields}).encode() + b"\n"
+        patience = max(min(_PATIENCE, self._until - time.monotonic()), _PAUSE)
         try:
             with _connected(own_folder(self._folder) / "socket") as connection:
-                connection.settimeout(_PATIENCE)
+                connection.settimeout(patience)
                 connection.sendall(line)
                 with connection.makefile("rb") as answers:
                     answered = answers.readline()
         except TimeoutError:
-            raise NoServiceError(f"the service on {self._folder} has not answered in {_PATIENCE:g} s") from None
+            raise NoServiceError(f"the service on {self._folder} has not answered in {patience:.3g} s") from None
         except OSError as error:
             raise self._why_not(error) from None
         if not answered.endswith(b"\n"):
@@ -89,11 +96,11 @@ class Client:
         Raises
         ------
         NoServiceError
-            Nobody answers for a minute, or none has ever run there.
+            Nobody answers for a minute, or `until` then, or none has ever run there.
         RefusedError, ServiceError
             See `ask`.
         """
-        until = time.monotonic() + _ABSENCE
+        until = min(time.monotonic() + _ABSENCE, self._until)
         while True:
             try:
                 return self.ask(what, **fields)
@@ -103,7 +110,7 @@ class Client:
                     raise
                 if not (self._met or self._told):
                     self._told = True
-                    print(f"{error}; it is waited for, for {_ABSENCE:g} s", file=sys.stderr, flush=True)
+                    print(f"{error}; it is waited for, for {until - time.monotonic():.0f} s", file=sys.stderr)
             time.sleep(_PAUSE)
 
     def _why_not(self, error: OSError) -> NoServiceError:

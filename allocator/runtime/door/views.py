@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from math import inf
@@ -150,7 +150,7 @@ class Room:
     ----------
     free : GPUs by type. holders : by type, seconds until each job is expected to be through (inf: not known), the job,
         and its GPUs; who is through first stands first.
-    waiting : jobs that wait, by number.
+    waiting : jobs that wait, by number; none in rounds, in which GPUs are kept for nobody.
     """
 
     def __init__(self, service: Service) -> None:
@@ -163,7 +163,8 @@ class Room:
                 self.holders[pool].append((inf if left is None else left, job.id, job.held_gpus))
         for held in self.holders.values():
             held.sort()
-        self.waiting = [one for one in service.book.active.values() if one.state == QUEUED and not one.blocked]
+        waiting = service.book.active.values() if service.deciding.round is None else ()
+        self.waiting = [one for one in waiting if one.state == QUEUED and not one.blocked]
 
     def free_at(self) -> dict[str, list[float]]:
         """By type, in how many seconds each GPU is free, in order."""
@@ -171,7 +172,7 @@ class Room:
         return {name: [0.0] * free + taken[name] for name, free in self.free.items()}
 
     def in_the_way(self, job: Job, types: Iterable[str]) -> str:
-        """Of whom a job has to wait, and until when as far as is known, on the type where it is soonest."""
+        """For whom a job has to wait, and how long they need as far as is known, on the type where it is soonest."""
         ways = [(*self._after(name, job.gpus), name) for name in types if name in self.free]
         if not ways:
             return ""
@@ -181,10 +182,8 @@ class Room:
             kept = [one for one in self.waiting if one.id < job.id and one.gpus > self.free[name]]
             before = [f"{one.gpus} {name} are kept for job {one.id}, before it" for one in kept[:_MOST_IN_THE_WAY]]
             return "; ".join(before)
-        named = f"job{'s' * (len(ids) > 1)} {', '.join(map(str, ids[:_MOST_IN_THE_WAY]))}"
-        more = f" and {len(ids) - _MOST_IN_THE_WAY} more" if len(ids) > _MOST_IN_THE_WAY else ""
-        when = "" if seconds == inf else f" for {span(seconds)} more"
-        return f"{needs}; {named}{more} run{'s' * (len(ids) == 1)} there{when}"
+        when = "" if seconds == inf else f", with {span(seconds)} left"
+        return f"{needs}; {_named(ids)} run{'s' * (len(ids) == 1)} there{when}"
 
     def _after(self, name: str, gpus: int) -> tuple[float, list[int]]:
         """Seconds until so many GPUs of a type may be free, and the jobs that have to end before."""
@@ -200,6 +199,12 @@ class Room:
 _MOST_IN_THE_WAY = 4
 
 
+def _named(ids: Sequence[int]) -> str:
+    """Jobs by number, the first of many."""
+    more = f" and {len(ids) - _MOST_IN_THE_WAY} more" if len(ids) > _MOST_IN_THE_WAY else ""
+    return f"job{'s' * (len(ids) > 1)} {', '.join(map(str, ids[:_MOST_IN_THE_WAY]))}{more}"
+
+
 def reason(service: Service, job: Job, room: Callable[[], Room] | None = None) -> str:
     """Why a job is where it is."""
     if job.uuid in service.lingering:
@@ -211,17 +216,15 @@ def reason(service: Service, job: Job, room: Callable[[], Room] | None = None) -
         return unfit
     if job.blocked:
         numbers = [one.id for one in service.book.before(job)]
-        named = f"job{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers[:5]))}{', ...' * (len(numbers) > 5)}"
-        return f"waits until {named} {'have' if len(numbers) > 1 else 'has'} completed"
+        return f"waits until {_named(numbers)} {'have' if len(numbers) > 1 else 'has'} completed"
     last = f" (before: {job.reason})" if job.reason and job.epoch else ""
     if job.fruitless > 1:
         last += f"; no step was saved in its last {job.fruitless} leases"
     why = service.deciding.why_waiting(job, service.book)
     if room is not None and service.deciding.passed_over(job):
         left = service.deciding.round_left(service.clock())
+        there = room().in_the_way(job, service.deciding.prospects.types_of(job))
         if left is not None:
-            there = f"the next round begins in {span(left)}"
-        else:
-            there = room().in_the_way(job, service.deciding.prospects.types_of(job))
-        why += f": {there}" if there else ""
+            there = f"the next round begins in {span(left)}; {there}"
+        why = f"{why}: {there}".rstrip("; :")
     return why + last

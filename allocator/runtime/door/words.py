@@ -43,7 +43,7 @@ def details(data: _Data) -> str:
     return ", ".join(f"{key} {value}" for key, value in shown.items())
 
 
-_LONG = {"environment", "nodes"}
+_LONG = {"environment", "nodes", "ahead"}
 
 
 def _because(what: str) -> Callable[[_Data], str]:

@@ -296,6 +296,7 @@ class Book:
     policy : name of the one in force.
     adapter : name of the last one, "" before the first.
     nodes : as they were last seen, by name.
+    ahead : seconds that the clock of the last service is ahead of the monotonic one, by the boot of its machine.
     clock, at : of the last event. stopped : whether that was the end of a service, in order.
     """
 
@@ -312,6 +313,7 @@ class Book:
         self.policy = FIRST_POLICY
         self.adapter = ""
         self.nodes: dict[str, Node] = {}
+        self.ahead: dict[str, float] = {}
         self.clock = self.at = 0.0
         self.stopped = False
 
@@ -332,6 +334,7 @@ class Book:
             self.policy = str(event["name"])
         elif event.kind == "service":
             self.adapter = event.get("adapter", "")
+            self.ahead = event.get("ahead", {})
             self.nodes = _nodes(event)
         elif event.kind == "cluster":
             self.nodes.update(_nodes(event))

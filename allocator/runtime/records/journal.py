@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,8 @@ class Journal:
     InputError
         Another service owns the folder, the file is of another format or none of ours, or the folder is a copy of one
         that is still there: what runs is that one's. Or others than the user could have written what is in the folder.
+    JournalError
+        The disk is full.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -110,6 +113,8 @@ class Journal:
             raise
         except sqlite3.DatabaseError as error:
             self._lock.close()
+            if full_disk(folder):
+                raise self._unwritten(error) from None
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
         wanted = (folder / "lock", path, path.with_name(f"{path.name}-wal"))
         self._files = {one: found for one in wanted if (found := _identity(one))}
@@ -170,8 +175,7 @@ class Journal:
         return written
 
     def _unwritten(self, error: sqlite3.Error) -> JournalError:
-        full = f" (what jobs print, in {self._path.parent}/jobs, takes most room)" * ("full" in str(error))
-        return JournalError(f"{self._path}: {error}{full}")
+        return JournalError(f"{self._path}: {full_disk(self._path.parent) or error}")
 
     def _roll_back(self) -> None:
         try:
@@ -282,6 +286,18 @@ class ReadOnlyJournal(Journal):
 
 def _event(number: int, clock: float, at: float, kind: str, job: str, data: str) -> Event:
     return Event(kind, job, clock, json.loads(data), at, number)
+
+
+_LITTLE = 2**20
+"""Bytes of a disk below which next to nothing can be written down."""
+
+
+def full_disk(folder: Path) -> str:
+    """That next to nothing can be written there, in words; "" where it can."""
+    with suppress(OSError):
+        if shutil.disk_usage(folder).free < _LITTLE:
+            return f"the disk is full: less than 1 MiB is left at {folder}"
+    return ""
 
 
 def _is_of(folder: Path, instance: str) -> bool:
