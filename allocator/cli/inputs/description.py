@@ -28,7 +28,7 @@ _USUAL = {"job_types": UNNAMED, "priority_weights": 1.0, "modes": "static", "fir
 
 _ROWS = 8
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_UNITS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0}
+_UNITS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
 def print_description(described: Mapping[str, Any], *, title: str) -> None:
@@ -120,7 +120,7 @@ def _chart(over_time: Mapping[str, Any], capacity: int | None) -> list[str]:
     asked: list[float] = over_time["gpus_asked"]
     most = max(*asked, capacity or 0, 1e-9)
     seconds = over_time["interval_s"] * len(asked)
-    unit = next((unit for unit in _UNITS if seconds > 3 * _UNITS[unit]), "minutes")
+    unit = next((unit for unit in _UNITS if seconds > 3 * _UNITS[unit]), "seconds")
     of_cluster = f"; ─ the {capacity:,} of the cluster" if capacity else ""
     lines = [f"GPUs that jobs ask for, each from its arrival on{of_cluster}"]
     line_row = None if not capacity else min(math.ceil(capacity / most * _ROWS), _ROWS) - 1
