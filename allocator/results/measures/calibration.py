@@ -106,7 +106,7 @@ def answer(
     costs: Mapping[Words, float] | None = None,
 ) -> str:
     """What was, what the first of the rows makes of it, and the best of the others, in three sentences; "" where there
-    is nothing to compare. One before the last warns where the rows are of other jobs, as some are too large for a cluster.
+    is nothing to compare. Before the last one a fourth warns where the rows are of other jobs, as some are too large.
 
     Parameters
     ----------
