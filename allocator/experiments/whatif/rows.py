@@ -14,6 +14,7 @@ from allocator.report.presentation import exceeded_shares
 from allocator.report.terminal import fitting, no_room
 from allocator.results.output import as_json
 from allocator.results.shown import as_text, html_lines, text_table
+from throughputs.shown import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,7 +223,7 @@ class WhatIf:
         """How many jobs there are, and how many of them no figure counts where they are too large."""
         counts = {*self._left_out.values()}
         some = f"{'up to ' * (len(counts) > 1)}{max(counts, default=0):,}"
-        return f"{self.n_jobs:,} jobs" + (f", {some} of them left out as too large" if any(counts) else "")
+        return counted(self.n_jobs, "job") + (f", {some} of them left out as too large" if any(counts) else "")
 
     @property
     def notes(self) -> list[str]:

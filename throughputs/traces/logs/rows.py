@@ -12,6 +12,7 @@ from throughputs.arrays import Flags, Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import SHARE
 from throughputs.limits import AMOUNT, LARGEST_WHOLE_NUMBER, LATEST_TIME, LEAST_STEPS, Range, check_number_of_jobs
+from throughputs.shown import counted
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import (
@@ -409,8 +410,8 @@ class Rows:
         if several:
             names = ", ".join(f"{name.replace('|', ' and ')}: {count:,}" for name, count in several.most_common())
             self.notes.append(
-                f"GPUs of several types at once: {several.total():,} jobs ({names}); each is taken for a gang on any "
-                "one of them"
+                f"GPUs of several types at once: {counted(several.total(), 'job')} ({names}); each is taken for a gang "
+                "on any one of them"
             )
         return named
 
