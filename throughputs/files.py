@@ -120,7 +120,9 @@ def read_text(path: Path) -> str:
         return _with_line_feeds(raw.decode())
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+        raise InputError(
+            path, line=line, found=raw[error.start : error.end], expected="UTF-8 text; save it as UTF-8"
+        ) from error
 
 
 def _beginning(path: Path, most: int) -> bytes:

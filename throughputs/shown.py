@@ -35,6 +35,15 @@ def escape(text: str) -> str:
     return html.escape(visible(text))
 
 
+def counted(number: float, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "job"), counted(1200, "job")
+    ('1 job', '1,200 jobs')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> str:
     """An HTML table; numbers to four digits, text escaped, None and nan as a dash.
 

@@ -26,6 +26,7 @@ from allocator.results.measures.parts import rows_of, size_names
 from throughputs import Trace
 from throughputs.arrays import Flags, Floats, Texts
 from throughputs.files import JsonObject
+from throughputs.shown import counted
 from throughputs.trace import ENDINGS
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def audit_log(trace: Trace, cluster: Cluster | str | Mapping[str, int]) -> LogAu
     of["gpus"] = np.array(names, dtype=object)[size]
     parts = {name: _table(figures, name, whose) for name, whose in of.items() if len({*whose.tolist()}) > 1}
     unserved = int(((run.jobs["status"] == "unserved") & record.measured).sum())
-    cannot = f"{unserved:,} job{'s' * (unserved > 1)} that the cluster cannot run" if unserved else ""
+    cannot = f"{counted(unserved, 'job')} that the cluster cannot run" if unserved else ""
     left_out = ", and ".join(filter(None, (run.status_detail, cannot)))
     return LogAudit(pd.DataFrame(rows, columns=["use", "gpu_hours", "part"]), parts, left_out, beyond_cluster(run))
 

@@ -14,6 +14,7 @@ from allocator.experiments.progress import Display
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.store import Record, Store, first_saturated
 from throughputs import InputError
+from throughputs.shown import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,6 +165,6 @@ def _message(record: dict[str, Any]) -> str:
         return f"{record['status']}, {1000 * figures['decision_seconds']:.3g} ms for a decision, in {seconds:.1f} s"
     text = record["status"] + (f", {record['status_detail']}" if record["status_detail"] else "")
     if record["status"] == "completed" and figures.get("average_jct") is not None:
-        text += f", average JCT {figures['average_jct'] / 3600:.2f} h of {figures['completed_jobs']:,} jobs"
+        text += f", average JCT {figures['average_jct'] / 3600:.2f} h of {counted(figures['completed_jobs'], 'job')}"
         text += f", makespan {figures['makespan'] / 3600:.1f} h"
     return f"{text}, in {seconds:.1f} s"

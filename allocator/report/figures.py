@@ -198,9 +198,11 @@ def heading_of(figure: Figure) -> str:
 
 
 def value_of(figure: Figure, summary: Row) -> float:
-    """The value in the column's unit; nan when it is missing."""
+    """The value in the column's unit; nan when it is missing, and for a zero of a run in which no job completed."""
     value = summary.get(figure.key)
-    return math.nan if value is None else float(value) / figure.scale
+    if value is None or (figure.outcome and value == 0 == summary.get("completed_jobs")):
+        return math.nan
+    return float(value) / figure.scale
 
 
 def format_number(value: float, decimals: int) -> str:

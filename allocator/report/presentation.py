@@ -11,6 +11,7 @@ from allocator.presets import Comparison, preset, preset_names
 from allocator.protocol.views import Need
 from allocator.report.figures import FIGURES, MISSING, OF_SOME_RUNS, Figure, Row, Rows
 from throughputs import InputError
+from throughputs.shown import counted
 
 _OF_STARTS = r"(re)?starts?_(penalty|seconds)"
 """Names of settings that make starts cost."""
@@ -109,7 +110,7 @@ _ENDED_OTHERWISE = {
 def ended_otherwise(summary: Row) -> str:
     """How many jobs of a run ended without their last step, and how; empty where none did."""
     counts = ((int(summary.get(key) or 0), words) for key, words in _ENDED_OTHERWISE.items())
-    return ", ".join(f"{count} job{'s' * (count > 1)} {words}" for count, words in counts if count)
+    return ", ".join(f"{counted(count, 'job')} {words}" for count, words in counts if count)
 
 
 def exceeded_shares(names: Sequence[str], summaries: Rows) -> list[str]:

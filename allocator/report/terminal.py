@@ -107,7 +107,7 @@ def comparison_table(
     if any(half_widths):
         notes.append("\N{PLUS-MINUS SIGN} 95 % interval of the mean")
     several = len(summaries) > 1 or any(half_widths)
-    notes += _no_room(left_out, "report.html" if several else "summary.json")
+    notes += no_room(left_out, "report.html" if several else "summary.json")
     ends = zip(shown.names, map(ended_otherwise, summaries), strict=True)
     notes += [f"{name}: {words}" for name, words in ends if words]
     notes += true_lengths(shown.names, summaries)
@@ -130,7 +130,7 @@ def differences_table(summaries: Rows, differences: Rows, *, width: int | None =
         width,
     )
     notes = ["\N{PLUS-MINUS SIGN} 95 % interval of the mean of paired differences; * it does not contain 0"]
-    table.caption = "\n".join(notes + _no_room(left_out, "differences.json"))
+    table.caption = "\n".join(notes + no_room(left_out, "differences.json"))
     return table
 
 
@@ -151,10 +151,10 @@ def _grid(
     figures, left_out, longest = list(texts), list[Figure](), None
     if width is not None:
         longest = max((len(word) for name in names for word in name.split()), default=0)
-        room = width - max(longest, len("policy")) - _EDGES - (1 + max(map(len, [*done, "jobs"])) if done else 0)
-        widths = {figure: _width(figure, column) for figure, column in texts.items()}
-        figures, left_out = _fitting(widths, room, details=width >= _WIDE)
-        longest = min(longest, max(width - _EDGES - sum(widths[each] for each in figures), 1))
+        taken = max(longest, len("policy")) + (1 + max(map(len, [*done, "jobs"])) if done else 0)
+        starred = {figure: [text + "*" for text in column] for figure, column in texts.items()}
+        widths, left_out = fitting(starred, width, taken)
+        figures, longest = list(widths), min(longest, max(width - _EDGES - sum(widths.values()), 1))
     table.add_column("policy", overflow="fold", min_width=longest)
     columns = []
     for figure in figures:
@@ -175,27 +175,36 @@ def _grid(
     return table, figures, left_out
 
 
-def _no_room(left_out: Sequence[Figure], where: str) -> list[str]:
+def no_room(left_out: Sequence[Figure], where: str) -> list[str]:
+    """A line on figures left out, and where they are."""
     names = ", ".join(figure.heading for figure in left_out)
     return [f"no room here for {names}: see {where}"] if names else []
 
 
-def _width(figure: Figure, texts: Sequence[str]) -> int:
-    """Of the column of a figure, with the star of the best and the space before it."""
-    lines = [*heading_of(figure).split("\n"), *(text + "*" for text in texts)]
-    return 1 + max(map(len, lines))
+def fitting(
+    texts: Mapping[Figure, Sequence[str]], width: int, taken: int, gap: int = 1
+) -> tuple[dict[Figure, int], list[Figure]]:
+    """Figures whose columns fit, with their widths, and those left out which are no details, in their order.
 
-
-def _fitting(widths: Mapping[Figure, int], room: int, *, details: bool) -> tuple[list[Figure], list[Figure]]:
-    """Figures whose columns fit into so much room, and those left out of it which are no details, in their order."""
-    kept = [figure for figure in widths if details or not figure.detail]
+    Parameters
+    ----------
+    texts : of the column of each figure.
+    width : columns of the terminal; details are shown on wide ones alone.
+    taken : by other columns of the table.
+    gap : spaces between columns.
+    """
+    widths = {
+        figure: gap + max(map(len, [*heading_of(figure).split("\n"), *column]))
+        for figure, column in texts.items()
+        if width >= _WIDE or not figure.detail
+    }
     rank = {heading: place for place, heading in enumerate(_LEAST_FIRST)}
-    order = sorted(kept, key=lambda figure: (not figure.detail, rank.get(figure.heading, len(rank))))
+    order = sorted(widths, key=lambda figure: (not figure.detail, rank.get(figure.heading, len(rank))))
     for figure in order[:-_FEWEST]:
-        if sum(widths[each] for each in kept) <= room:
+        if sum(widths.values()) <= width - taken - _EDGES:
             break
-        kept.remove(figure)
-    return kept, [figure for figure in widths if figure not in kept and not figure.detail]
+        del widths[figure]
+    return widths, [figure for figure in texts if figure not in widths and not figure.detail]
 
 
 def shown_policies(

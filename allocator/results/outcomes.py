@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from throughputs.arrays import Ints
+from throughputs.shown import counted
 from throughputs.trace import allowed_types
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def unserved_reasons(record: RunRecord) -> list[str]:
         count = int(rows.sum())
         if count == 1:
             who = who.replace("ask ", "asks ").replace("have ", "has ").replace("they", "it")
-        lines.append(f"never served: {count:,} job{'s' * (count > 1)} {who} ({where})")
+        lines.append(f"never served: {counted(count, 'job')} {who} ({where})")
     return lines
 
 

@@ -106,7 +106,7 @@ def test_logs_and_traces_come_from_the_standard_input() -> None:
     assert '"zero duration": 1' in answer
     described = told("trace describe - --cluster a100:4,h100:8", given=Path("j.csv").read_bytes())
     assert '"n_jobs_impossible": 1' in json.dumps(described)
-    assert f'"demand": {28 / 12}' in json.dumps(described)
+    assert f'"demand": {20 / 12}' in json.dumps(described)
     done = run("simulate --trace - --cluster h100:8 --policy fifo --out run", given=Path("j.csv").read_bytes())
     assert (done.code, "standard input on h100:8" in done.out) == (0, True)
     assert "standard input:2: field 'total_steps': found 'x'" in refused(

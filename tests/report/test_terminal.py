@@ -67,6 +67,13 @@ def allocation(n_jobs: int, prices: bool = True) -> Allocation:
     )
 
 
+def test_a_zero_of_a_run_in_which_nothing_completed_is_a_dash() -> None:
+    by_key = {figure.key: figure for figure in FIGURES}
+    rows = [{"makespan": 0.0, "policy_seconds": 0.0, "preemptions": 3, "completed_jobs": done} for done in (0, 1)]
+    shown = {key: [text.strip("0.") for text in format_column(by_key[key], rows)] for key in rows[0] if key in by_key}
+    assert shown == {"makespan": ["-", ""], "policy_seconds": ["", ""], "preemptions": ["3", "3"]}
+
+
 def test_allocation_shows_shares_prices_and_the_certificate() -> None:
     text = text_of(allocation_table(allocation(2)))
     assert row_of(text, "[red]job1") == ["[red]job1", "1", "0.625", "0.000", "0.625"]

@@ -37,8 +37,8 @@ def halved():
     return WhatIf(rows, "log", 10, 1)
 
 
-def shown(table):
-    console = Console(file=io.StringIO(), width=200)
+def shown(table, width=200):
+    console = Console(file=io.StringIO(), width=width)
     console.print(table)
     return console.file.getvalue().splitlines()
 
@@ -67,6 +67,20 @@ def test_ratios_are_over_the_first_row(halved):
     first, second, third = cells_of(render_page(halved), "rows")
     assert [cells[1][1:] for cells in (first, second, third)] == [[], ["×0.50"], ["×2.50"]]
     assert [float(cells[1][0]) for cells in (first, second, third)] == [2.0, 1.0, 5.0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_columns_that_do_not_fit_are_named_and_the_others_whole(width):
+    counts = {"jobs": 1000, "completed_jobs": 1000}
+    figures = {figure.key: 1234.5 * figure.scale for figure in FIGURES} | counts
+    place = {"load": 1.0, "policy": "slurm"}
+    rows = (Row(f"a100:{n}, load 1", Cluster({"a100": n}), place, "completed", "", figures) for n in (8, 16))
+    result = WhatIf(tuple(rows), "log", 1000, 1)
+    lines = shown(rows_table(result, width=width), width)
+    (left_out,) = re.findall(r"no room here for (.*): see whatif\.html", " ".join(" ".join(lines).split()))
+    whole = re.findall(r"1,23[45][.\d]* ×1\.00", line_with(lines, "a100:16,"))
+    plain = [column for column in result.columns() if not column.figure.detail]
+    assert len(whole) == len(plain) - len(left_out.split(", ")) >= 2
 
 
 def test_changes_are_later_minus_before(halved):

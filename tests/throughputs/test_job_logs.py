@@ -436,6 +436,9 @@ def test_dates_of_another_form_are_told_and_read(imported):
     found = imported(text, date_format="%d/%m/%Y %H:%M", zone="Europe/Berlin")
     assert found.origin == "2024-05-31T06:15:00+00:00"
     assert found.trace.arrival_time.tolist() == [0.0, 86400.0]
+    some = imported(text + "2024-06-01,9,1\n")
+    assert (len(some.trace), some.dropped) == (1, {"unreadable submission": 2})
+    assert any("'31/05/2024 08:15'" in note and "--date-format" in note for note in some.notes)
     digits = f"{HEADER}\n20240531,9,1\n20240601,9,1\n"
     assert imported(digits, date_format="%Y%m%d").trace.arrival_time.tolist() == [0.0, 86400.0]
 
@@ -448,6 +451,13 @@ def test_times_that_a_zone_leaves_out_or_has_twice_are_told(imported):
     assert any("twice" in note for note in found.notes)
     with pytest.raises(InputError, match=r"log.csv:2: field 'submit_time': found '2024-03-31T02:30:00'"):
         imported(text, zone="Europe/Berlin", strict=True)
+    # without the zone, the one job that ran as clocks were put forward gives it away
+    log = "submit,start,end,seconds,gpus\n" + "2024-03-30T20:00,2024-03-30T23:00,2024-03-31T08:00,28800,1\n"
+    told = [
+        any("end less start is not seconds: 1 of 1" in n for n in imported(log, zone=z).notes)
+        for z in (None, "Europe/Berlin")
+    ]
+    assert told == [True, False]
     other = text.replace("10-27T02:30:00", "10-27T02:30:00Z")
     assert not any("twice" in note for note in imported(other, zone="Europe/Berlin").notes)
 

@@ -32,7 +32,9 @@ def test_by_pool_with_jobs_that_do_not_fit():
     figures = [
         tuple(row[name] for name in ("partition", "cluster_gpus", "n_jobs_impossible", "demand")) for row in pools
     ]
-    assert figures == [("y", 4, 1, 1.0), ("", None, 0, None), ("x|y", 6, 0, 0.125), ("x", 2, 0, 0.25)]
+    assert figures == [("y", 4, 1, 0.0), ("", None, 0, None), ("x|y", 6, 0, 0.125), ("x", 2, 0, 0.25)]
+    found = describe_trace(jobs(), capacity={"x": 2, "y": 4})
+    assert (found["demand"], found["least_hours"]) == (6.5 / 6 / 2, 6.5 / 6)  # without the 8 GPU hours of a gang of 8
     # each job fits a type if it may use it: three GPUs are on none of these
     small = describe_trace(jobs(), capacity={"x": 2, "y": 2, "z": 100})
     assert [row["n_jobs_impossible"] for row in small["pools"]] == [1, 0, 1, 0]

@@ -65,7 +65,8 @@ def _pools(
         if impossible is not None:
             own = [capacity[part] for part in partition_names(row["partition"]) if part in capacity]
             gpus = row["cluster_gpus"] = sum(own) if own else None
-            row["demand"] = row["gpu_hours"] / gpus / (span / _HOUR) if gpus and span > 0 else None
+            asked = float(hours[here & ~impossible].sum())
+            row["demand"] = asked / gpus / (span / _HOUR) if gpus and span > 0 else None
             row["n_jobs_impossible"] = int(impossible[here].sum())
     return sorted(rows, key=lambda row: -row["gpu_hours"])
 
@@ -149,7 +150,7 @@ def describe_trace(
     ``demand_over_time``. With `capacity` also
     ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
     None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
-    ``n_jobs_impossible``: those with more GPUs than any type that they may use has.
+    ``n_jobs_impossible``: those with more GPUs than any type that they may use has, which the two others leave out.
 
     Raises
     ------
@@ -194,7 +195,7 @@ def describe_trace(
     impossible = None
     if capacity is not None:
         there, impossible = sum(capacity.values()), impossible_jobs(trace, capacity)
-        least = None if gpu_hours is None or not there else gpu_hours / there
+        least = None if gpu_hours is None or not there else float(hours[~impossible].sum()) / there
         described |= {
             "cluster_gpus": there,
             "demand": least / (span / _HOUR) if least is not None and span > 0 else None,

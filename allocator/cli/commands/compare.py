@@ -29,6 +29,7 @@ from allocator.results.outcomes import RECORDED
 from allocator.variants import Variant, folder_of, read_variants
 from throughputs.files import read_json, write_json
 from throughputs.goodput.trainings import Trainings
+from throughputs.shown import counted
 
 
 def compare_command(
@@ -104,7 +105,7 @@ def compare_command(
     say_of_jobs(runs, materials, given)
     # what is drawn is called by its seed
     source = shown.source if repeats == 1 else shown.source.replace(f"seed={first}", f"seeds {first} to {seeds[-1]}")
-    described = f"{len(shown)} jobs ({source}) on {runs[0].gpus.title}, preset {chosen.name}"
+    described = f"{counted(len(shown), 'job')} ({source}) on {runs[0].gpus.title}, preset {chosen.name}"
     if world := given.get("world"):
         described += f", with {', '.join(world)}"
     if repeats > 1:

@@ -139,7 +139,7 @@ def _audit_log(log: Path, cluster: str, out: Path | None, as_json: bool) -> None
         print_json(found.as_dict())
         return
     if found.left_out:
-        warn(f"left out: {found.left_out}; their GPU time counts as idle")
+        warn(f"left out, so that the GPU time counts as idle: {found.left_out}")
     if found.beyond:
         warn(found.beyond)
     screen = console()

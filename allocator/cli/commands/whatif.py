@@ -127,7 +127,7 @@ def whatif_command(
         title = f"{result.counted} ({trace}), preset {given.get('preset', 'default')}"
         shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:
-            shown.print(next_gpus_table(result))
+            shown.print(next_gpus_table(result, width=shown.width))
         shown.print(f"Page: {out / PAGE}", soft_wrap=True)
     for line in result.notes:
         warn(line)

@@ -28,8 +28,7 @@ _USUAL = {"job_types": UNNAMED, "priority_weights": 1.0, "modes": "static", "fir
 
 _ROWS = 8
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_DAY = 86400.0
-_HOUR = 3600.0
+_UNITS = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
 def print_description(described: Mapping[str, Any], *, title: str) -> None:
@@ -120,8 +119,8 @@ def _chart(over_time: Mapping[str, Any], capacity: int | None) -> list[str]:
     """The GPUs that jobs ask for as columns of blocks, with a line where the capacity is; below it those recorded."""
     asked: list[float] = over_time["gpus_asked"]
     most = max(*asked, capacity or 0, 1e-9)
-    unit, seconds = ("days", _DAY) if over_time["interval_s"] * len(asked) > 3 * _DAY else ("hours", _HOUR)
-    span = over_time["interval_s"] * len(asked) / seconds
+    seconds = over_time["interval_s"] * len(asked)
+    unit = next((unit for unit in _UNITS if seconds > 3 * _UNITS[unit]), "seconds")
     of_cluster = f"; ─ the {capacity:,} of the cluster" if capacity else ""
     lines = [f"GPUs that jobs ask for, each from its arrival on{of_cluster}"]
     line_row = None if not capacity else min(math.ceil(capacity / most * _ROWS), _ROWS) - 1
@@ -131,13 +130,11 @@ def _chart(over_time: Mapping[str, Any], capacity: int | None) -> list[str]:
         blocks = [_EIGHTHS[min(max(round((value / most * _ROWS - row) * 8), 0), 8)] for value in asked]
         label = f"{math.ceil(most):,}" if row == _ROWS - 1 else ""
         lines.append(f"{label:>{width}} │" + "".join(blank if block == " " else block for block in blocks))
-    axis = f"{span:,.0f} {unit}"
+    axis = f"{seconds / _UNITS[unit]:,.0f} {unit}"
     lines.append(f"{'0':>{width}} └" + "─" * len(asked))
     lines.append(f"{'':>{width}}  0{axis:>{len(asked) - 1}}")
     if over_time["gpus_recorded"] is not None:
-        top = max(*over_time["gpus_recorded"], 1e-9)
-        blocks = [_EIGHTHS[min(max(round(value / top * 8), 0), 8)] for value in over_time["gpus_recorded"]]
-        lines.append(
-            f"{'':>{width}}  {''.join(blocks)} in use as recorded, up to {over_time['most_gpus_recorded']:,.0f}"
-        )
+        top = over_time["most_gpus_recorded"]
+        blocks = [_EIGHTHS[round(value / top * 8)] for value in over_time["gpus_recorded"]]
+        lines.append(f"{'':>{width}}  {''.join(blocks)} in use as recorded, a full block is {top:,.4g}")
     return lines

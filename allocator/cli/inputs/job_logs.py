@@ -15,6 +15,7 @@ from allocator.cli.options.values import make_cluster, named_values, run_anywher
 from allocator.conversion import AtLeastOne, Positive, convert_all, convert_text
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import check_table_name, write_text
+from throughputs.shown import counted
 
 DemandOption = Annotated[
     str | None,
@@ -140,7 +141,7 @@ def import_command(
     print_account(imported)
     if asked is not None and (imported.trace.gpu_type != "").any() and (line := run_anywhere(imported.trace, asked)[0]):
         typer.echo(f"note: {line}")
-    typer.echo(f"{out}: {len(imported.trace):,} jobs")
+    typer.echo(f"{out}: {counted(len(imported.trace), 'job')}")
     print_description(described, title=str(out))
 
 
@@ -153,7 +154,7 @@ def print_account(imported: ImportedLog) -> None:
 def _account(imported: ImportedLog) -> list[str]:
     """What was made of a log, in lines."""
     kind = "" if imported.kind == "table" else f" of {imported.kind}"
-    lines = [f"{imported.source}: {imported.rows:,} jobs{kind}; second 0 of the trace is {imported.origin}"]
+    lines = [f"{imported.source}: {counted(imported.rows, 'job')}{kind}; second 0 of the trace is {imported.origin}"]
     for field, column in imported.columns.items():
         unit = f" [{imported.units[field]}]" if field in imported.units else ""
         if field in imported.assumed and imported.kind == "table":
@@ -186,4 +187,4 @@ def example_command(
         Number of jobs.
     """
     write_text(out, example_log(jobs, seed))
-    typer.echo(f"{out}: {jobs} jobs, with the columns {', '.join(EXAMPLE_COLUMNS)}")
+    typer.echo(f"{out}: {counted(jobs, 'job')}, with the columns {', '.join(EXAMPLE_COLUMNS)}")

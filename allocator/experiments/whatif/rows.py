@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from allocator.cluster import Cluster
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_column, heading_of, value_of
 from allocator.report.presentation import exceeded_shares
+from allocator.report.terminal import fitting, no_room
 from allocator.results.output import as_json
 from allocator.results.shown import as_text, html_lines, text_table
+from throughputs.shown import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,11 +44,11 @@ _CHANGES = tuple(
 _DONE = Figure("jobs_done", "jobs done", "", "completed of all jobs", better="high")
 _PRICE = Figure("price", "price per GPU", "", "gain of the policy's objective by one more GPU, averaged over time")
 
+_GAP = 2
+"""Spaces between the columns of a table."""
+
 _PRINTED_ROWS = 8
 _PRINTED_FIGURES = ("average_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
-
-_WIDE = 130
-"""Columns of a terminal with room for every figure."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class WhatIf:
         """How many jobs there are, and how many of them no figure counts where they are too large."""
         counts = {*self._left_out.values()}
         some = f"{'up to ' * (len(counts) > 1)}{max(counts, default=0):,}"
-        return f"{self.n_jobs:,} jobs" + (f", {some} of them left out as too large" if any(counts) else "")
+        return counted(self.n_jobs, "job") + (f", {some} of them left out as too large" if any(counts) else "")
 
     @property
     def notes(self) -> list[str]:
@@ -342,23 +344,36 @@ def rows_table(result: WhatIf, *, title: str | None = None, width: int | None = 
     ----------
     result : the rows.
     title : line above the table.
-    width : columns of the terminal; on narrow ones details are left out. None: everything is shown.
+    width : columns of the terminal; on narrow ones details are left out, and then the least important columns. None:
+        everything is shown.
     """
-    narrow = width is not None and width < _WIDE
-    columns = [column for column in result.columns() if not (column.figure.detail and narrow)]
     rows = result.side_by_side
-    caption = f"×: times that of {rows[0].label}" if len(rows) > 1 else None
-    return _table([[row.label] for row in rows], [""], columns, title=title, caption=caption)
+    notes = [f"×: times that of {rows[0].label}"] if len(rows) > 1 else []
+    return _table([[row.label] for row in rows], [""], result.columns(), width, notes, title=title)
 
 
-def next_gpus_table(result: WhatIf) -> Table:
-    """What more GPUs of each type change in each row; of runs that have them."""
+def next_gpus_table(result: WhatIf, *, width: int | None = None) -> Table:
+    """What more GPUs of each type change in each row; of runs that have them, for a terminal of so many columns."""
     title = f"Change by {result.more_gpus} more {'GPU' if result.more_gpus == 1 else 'GPUs'} of a type"
     labels = [[row.label, name] for row, name, _ in result.larger]
-    return _table(labels, ["", "type"], result.next_columns(), title=title)
+    return _table(labels, ["", "type"], result.next_columns(), width, title=title)
 
 
-def _table(labels: Sequence[Sequence[str]], headings: Sequence[str], columns: Sequence[Column], **about: Any) -> Table:
-    heads = [*headings, *(heading_of(column.figure) for column in columns)]
-    rows = zip(labels, *(column.cells() for column in columns), strict=False)
+def _table(
+    labels: Sequence[Sequence[str]],
+    headings: Sequence[str],
+    columns: Sequence[Column],
+    width: int | None = None,
+    notes: Sequence[str] = (),
+    **about: Any,
+) -> Table:
+    texts = {column.figure: column.cells() for column in columns}
+    if width is not None:
+        words = [max(len(word) for text in (heading, *column) for word in text.split())
+                 for heading, *column in zip(headings, *labels, strict=True)]  # fmt: skip
+        kept, left_out = fitting(texts, width, sum(words) + _GAP * len(words), _GAP)
+        texts, notes = {figure: texts[figure] for figure in kept}, [*notes, *no_room(left_out, "whatif.html")]
+    heads = [*headings, *map(heading_of, texts)]
+    rows = zip(labels, *texts.values(), strict=False)
+    about["caption"] = "\n".join(notes) or None
     return text_table(heads, ((*label, *cells) for label, *cells in rows), words=range(len(headings)), **about)

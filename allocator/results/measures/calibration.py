@@ -106,7 +106,7 @@ def answer(
     costs: Mapping[Words, float] | None = None,
 ) -> str:
     """What was, what the first of the rows makes of it, and the best of the others, in three sentences; "" where there
-    is nothing to compare. A fourth one warns where the rows are of other jobs, as some are too large for a cluster.
+    is nothing to compare. Before the last one a fourth warns where the rows are of other jobs, as some are too large.
 
     Parameters
     ----------
@@ -129,17 +129,19 @@ def answer(
         told.append(f"{sentence}; nothing recorded says how near that is.")
     else:
         near = f"{calibration.starts_near:.0%} of them start within ten minutes of when they did"
-        far = f", within {calibration.factor - 1:.0%} of that"
-        if calibration.factor > _FAR:
-            least = "at least " * bool(calibration.table[["recorded", "simulated"]].iloc[0].min() < _LEAST)
-            factor = f"a factor of {least}{_times(calibration.factor)}"
-            far = f"; that is off by {factor}, and smaller differences say little"
-        told.append(f"{sentence}{far}; {near}.")
-    if len(waited) > 1:
-        told.append(_best(*waited, calibration=calibration, costs=costs or {}))
+        far = ", and smaller differences say little" * (calibration.factor > _FAR)
+        least = "at least " * bool(far and calibration.table[["recorded", "simulated"]].iloc[0].min() < _LEAST)
+        off = (
+            f"off by a factor of {least}{_times(calibration.factor)}" if calibration.factor > _CLOSE else "as recorded"
+        )
+        told.append(f"{sentence}, {off}{far}; {near}.")
     served = [int(row["completed_jobs"]) for _, row in rows if row.get("completed_jobs") is not None]
     if served and min(served) < max(served):
-        told.append(f"Rows are not of the same jobs, {min(served):,} to {max(served):,} of them: compare with care.")
+        told.append(
+            f"Rows are of {min(served):,} to {max(served):,} jobs, as some fit no type of a cluster: compare with care."
+        )
+    if len(waited) > 1:
+        told.append(_best(*waited, calibration=calibration, costs=costs or {}))
     return " ".join(told)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from throughputs.errors import InputError, expect_one_of
 from throughputs.files import JsonObject, StrPath, check_table_name, write_frame
 from throughputs.frames import columns_of as columns_of_trace
+from throughputs.shown import counted
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
 from throughputs.traces.logs.columns import UNIT_OF_WORD, UNITS, Column, columns_of, fields, unit_of
@@ -84,11 +85,13 @@ class ImportedLog:
             return ""
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items())
         count = sum(self.dropped.values())
-        return f"left out: {count:,} job{'s' * (count > 1)} ({reasons})"
+        return f"left out: {counted(count, 'job')} ({reasons})"
 
     def __repr__(self) -> str:
         """What was made of the log, in a few lines; the jobs are `trace`."""
-        lines = [f"{self.source}: {self.rows:,} jobs, {len(self.trace):,} in the trace; second 0 is {self.origin}"]
+        lines = [
+            f"{self.source}: {counted(self.rows, 'job')}, {len(self.trace):,} in the trace; second 0 is {self.origin}"
+        ]
         lines.append(f"columns: {', '.join(f'{field} from {column.name}' for field, column in self.columns.items())}")
         lines += [f"not read: {', '.join(self.unread)}"] * bool(self.unread)
         return "\n".join([*lines, *([self.left_out] * bool(self.left_out)), *(f"note: {note}" for note in self.notes)])

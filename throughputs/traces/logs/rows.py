@@ -12,6 +12,7 @@ from throughputs.arrays import Flags, Floats, Positions, Texts
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import SHARE
 from throughputs.limits import AMOUNT, LARGEST_WHOLE_NUMBER, LATEST_TIME, LEAST_STEPS, Range, check_number_of_jobs
+from throughputs.shown import counted
 from throughputs.tables.files import default_table
 from throughputs.trace import partition_names
 from throughputs.traces.logs.cells import (
@@ -68,8 +69,8 @@ _SAMPLE = 1000
 _MOST_NAMED = 10
 """Names of a log that an error lists."""
 
-_SAME_SECONDS, _FEW = 300.0, 3
-"""A duration may be rounded by so much, and so many jobs may have been suspended: zones differ by more than that."""
+_SAME_SECONDS = 300.0
+"""A duration may be rounded by so much: zones differ by more than that."""
 
 _ASKED = "ReqTRES"
 """Column of sacct: what a job asked for, where it says nothing of what it was given."""
@@ -226,8 +227,11 @@ class Rows:
         seconds, blank, kind = self._told(field), is_blank(self._cells(field)), self.clock.expected
         if missing is not None:
             self._drop(blank, missing, field, kind)
-        told = "submission" if field == "submit" else field
-        self._drop(np.isnan(seconds) & ~blank, f"unreadable {told}", field, kind)
+        told, bad = "submission" if field == "submit" else field, np.isnan(seconds) & ~blank & self.is_job
+        self._drop(bad, f"unreadable {told}", field, kind)
+        if self.clock.dates and bad.any():
+            found = self._cells(field)[bad][0]
+            self.notes.append(f"unreadable {told}, as {found!r}: does --date-format or --zone have to be another?")
         return seconds
 
     def _told(self, field: str) -> Floats:
@@ -333,15 +337,15 @@ class Rows:
     def _compare(self, kept: Positions, between: Floats, lasting: Floats) -> None:
         """Tell where times from start to end (K,) are not the durations (K,) of a log whose layout is not known."""
         other = np.flatnonzero(np.abs(between - lasting) > _SAME_SECONDS)
-        if len(other) <= _FEW or "duration" not in self.columns or self.layout is not None:
+        if not len(other) or "duration" not in self.columns or self.layout is not None:
             return
         start, end, duration = map(self._name, ("start", "end", "duration"))
         row, found = int(kept[other[0]]), round(float(between[other[0]]))
         job = f"id {self._cells('id')[row]!r} in " if "id" in self.columns else ""
         self.notes.append(
             f"{end} less {start} is not {duration}: {len(other):,} of {len(kept):,} jobs, as {job}"
-            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; does --zone, --date-format or "
-            "--duration-unit have to be another?"
+            f"{self.log.place(row)}: {found:,} s, but {self._cells('duration')[row]!r}; were they suspended, or does "
+            "--zone, --date-format or --duration-unit have to be another?"
         )
 
     def _seconds(self, running: Flags) -> Floats:
@@ -406,8 +410,8 @@ class Rows:
         if several:
             names = ", ".join(f"{name.replace('|', ' and ')}: {count:,}" for name, count in several.most_common())
             self.notes.append(
-                f"GPUs of several types at once: {several.total():,} jobs ({names}); each is taken for a gang on any "
-                "one of them"
+                f"GPUs of several types at once: {counted(several.total(), 'job')} ({names}); each is taken for a gang "
+                "on any one of them"
             )
         return named
 
