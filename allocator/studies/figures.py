@@ -26,7 +26,7 @@ import pandas as pd
 from allocator.presets import preset
 from allocator.registry import list_policies
 from allocator.report.colours import LIGHT, Look, policy_looks
-from allocator.studies.tables import check_columns, interval, pareto_front, summary
+from allocator.studies.tables import Shown, check_columns, interval, pareto_front, summary
 from throughputs.arrays import Values
 
 if TYPE_CHECKING:
@@ -406,8 +406,7 @@ def bars(
     ends, rows = [], []
     for place, (label, style) in enumerate(styles.items()):
         runs = results[results[series] == label]
-        done = (runs["status"] == "completed").all()
-        mean, half_width = interval(runs[value] / unit) if done else (np.nan, np.nan)
+        mean, half_width = Shown(value, unit=unit).value(runs)
         known = (published or {}).get(label, np.nan)
         rows.append((label, len(runs), mean, half_width, known))
         ends.append(max((figure for figure in (mean, mean + half_width, known) if np.isfinite(figure)), default=0.0))
