@@ -137,6 +137,8 @@ def compare_command(
         write_json(out / "differences.json", differences)
     else:
         (out / "differences.json").unlink(missing_ok=True)
+        if min(repeats, len(variants)) > 1:
+            say("no differences: with no two seeds did a policy and the first of them both complete")
     if as_json:
         print_json(rows)
     else:
