@@ -71,7 +71,7 @@ def main() -> None:
         folder = chosen.folder or RESULTS / ("deadlines" if name in deadlines.STUDIES else "sweeps")
         options = Options(chosen.quick, folder / ("small" if chosen.quick else "full"), chosen.processes, console, only)
         results = study.results(options)
-        console.print(tables.on_screen(study.title, study.table(results)))
+        console.print(tables.on_screen(study.title, study.table(results), tables.never_served(results)))
         rows = results.astype(object)
         figures[name] = rows.where(rows.notna(), None).to_dict("records")
         for path in study.write(results, chosen.out.with_name(name)):

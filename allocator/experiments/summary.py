@@ -61,7 +61,7 @@ def table(study: Study, results: pd.DataFrame, rows: int) -> Table:
     cells.insert(len(study.by), "runs", [str(len(states)) for _, states in groups])
     cells.insert(len(study.by) + 1, "status", [_status(states) for _, states in groups])
     more = f"{len(cells) - rows} more rows in results.parquet" if len(cells) > rows else ""
-    return tables.on_screen(study.title, cells[:rows], more)
+    return tables.on_screen(study.title, cells[:rows], "\n".join(filter(None, (more, tables.never_served(results)))))
 
 
 def _status(states: pd.Series) -> str:

@@ -121,6 +121,12 @@ def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     return text_table(headings, cells.itertuples(index=False), words=words, title=title, caption=caption)
 
 
+def never_served(results: pd.DataFrame) -> str:
+    """A line on runs with jobs that no accelerator type can run; empty where there are none."""
+    runs = int((results.get("unserved_jobs", pd.Series(dtype=float)) > 0).sum())
+    return f"in {runs} of {len(results)} runs some jobs were never served: see the column unserved_jobs" if runs else ""
+
+
 def _words(cells: pd.Series) -> bool:
     return any(re.match(r"[^-\d(]", str(cell)) for cell in cells)
 

@@ -50,7 +50,7 @@ def study_command(
     if as_json:
         print_json(study.numbers(results).to_dict("records"))
         return
-    console().print(tables.on_screen(study.title, cells))
+    console().print(tables.on_screen(study.title, cells, tables.never_served(results)))
     console().print(f"wrote {', '.join(map(str, written))}", soft_wrap=True)
 
 
