@@ -246,7 +246,7 @@ def curves(
     ends = []
     for position, (label, style) in enumerate(styles.items()):
         rows = table[table[series] == label]
-        done = rows[(rows["status"] == "completed") & rows["mean"].notna()]
+        done = rows[rows["mean"].notna()]
         axes.plot(done[load], done["mean"], **style, zorder=4)
         if len(done):
             ends.append(LineEnd(label, style["color"], float(done[load].iloc[-1]), float(done["mean"].iloc[-1])))
@@ -313,7 +313,7 @@ def _mark_saturation(axes: Axes, rows: pd.DataFrame, load: str, style: Mapping[s
     if not len(saturated):
         return False
     at, height = float(saturated[load].min()), 0.97 * top
-    before = rows[(rows["status"] == "completed") & (rows[load] < at)]
+    before = rows[rows["mean"].notna() & (rows[load] < at)]
     if len(before):
         last = before.iloc[-1]
         axes.plot(

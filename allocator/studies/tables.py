@@ -233,11 +233,11 @@ def summary(results: pd.DataFrame, *, load: str, value: str, unit: float = 1.0, 
         A column is missing.
     """
     check_columns(results, (series, load, value, "status"))
-    rows = []
-    for (label, at), group in results.groupby([series, load], sort=False):
-        rows.append((label, at, len(group), status_of(group), *Shown(value, unit=unit).value(group)))
-    order = {label: place for place, label in enumerate(dict.fromkeys(results[series]))}
-    rows.sort(key=lambda row: (order[row[0]], row[1]))
+    rows = [
+        (label, at, len(group), status_of(group), *Shown(value, unit=unit).value(group))
+        for label, runs in results.groupby(series, sort=False)
+        for at, group in runs.groupby(load)
+    ]
     return pd.DataFrame(rows, columns=[series, load, "seeds", "status", "mean", "half_width"])
 
 

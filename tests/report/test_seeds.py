@@ -72,7 +72,10 @@ def test_differences_are_of_pairs_with_the_same_seed() -> None:
     assert half < Policies.of(runs).half_widths[0]["average_jct"] / 10
     assert last["mean"] == {}
     # a run that was cut short is of no pair, and one pair has no interval
-    cut = [each | {"status": "saturated", "status_detail": "11 wait"} if each["settings"]["seed"] else each for each in srtf]
+    cut = [
+        each | {"status": "saturated", "status_detail": "11 wait"} if each["settings"]["seed"] else each
+        for each in srtf
+    ]
     policies = Policies.of(fifo + cut)
     assert policies.differences(fifo + cut) == []
     # nor has its policy means of what depends on which jobs completed

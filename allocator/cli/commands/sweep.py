@@ -222,9 +222,7 @@ def _swept(folder: Path, figures: str | None) -> tuple[Study, pd.DataFrame]:
     names = None if figures is None else [name.strip() for name in figures.split(",")]
     results = store.write_results()
     if len(results) and "completed" not in set(results["status"]):
-        raise InputError(
-            folder, field="status", found="no run that completed", expected="one of which figures are known"
-        )
+        raise InputError(folder, found="no run that completed", expected="one of which figures are known")
     return swept(results, store.contents()["name"], names)
 
 
