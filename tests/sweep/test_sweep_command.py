@@ -124,7 +124,7 @@ def test_a_sweep_as_picture_and_table_for_a_paper():
     for line, word in {"plot s --out p.gif": ".gif", "export s --out t.csv --figures avg_jct": "average_jct"}.items():
         assert word in refused(f"sweep {line}")
     ran(
-        "sweep continuous --rates 9 --cluster v100:1 -p fifo --seeds 0 --window 5:9 --out full --set max_waiting_jobs=1 -j 1"
+        "sweep continuous --rates 9 --cluster v100:1 -p fifo --seeds 0 --window 5:9 --set max_waiting_jobs=1 --out full"
     )
     for line in "plot full --out p.svg", "export full --out t.tex":
         assert "no run that completed" in refused(f"sweep {line}")
