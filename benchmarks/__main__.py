@@ -15,8 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from allocator.cli.options.shared import console as wide_console
 from allocator.studies import tables
 from allocator.studies.study import Options, Study
 from benchmarks import deadlines, decisions, failures, lucid, simulations, solvers, studies
@@ -64,7 +63,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, help="runs of a sweep at a time; all cores if it is left out")
     parser.add_argument("--only", action="append", default=[], metavar="LABEL=VALUE,...", help="measured runs to make")
     chosen = parser.parse_args()
-    console = Console()
+    console = wide_console()
     figures: dict[str, Any] = {"machine": machine()}
     only = {name: values.split(",") for name, _, values in (given.partition("=") for given in chosen.only)}
     for name, study in _chosen(parser, chosen.studies or DEFAULT):
@@ -72,7 +71,7 @@ def main() -> None:
         folder = chosen.folder or RESULTS / ("deadlines" if name in deadlines.STUDIES else "sweeps")
         options = Options(chosen.quick, folder / ("small" if chosen.quick else "full"), chosen.processes, console, only)
         results = study.results(options)
-        console.print(tables.on_screen(study.title, study.table(results)))
+        console.print(tables.on_screen(study.title, study.table(results), tables.never_served(results)))
         rows = results.astype(object)
         figures[name] = rows.where(rows.notna(), None).to_dict("records")
         for path in study.write(results, chosen.out.with_name(name)):

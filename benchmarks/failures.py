@@ -39,13 +39,13 @@ def _runs(options: Options) -> list[Sweep]:
 def _once(results: pd.DataFrame) -> pd.DataFrame:
     """Where no node fails checkpoints change nothing, and one row is enough."""
     first = results["checkpoint_seconds"] == results["checkpoint_seconds"].min()
-    return results[(results["case"] != NEVER) | first].assign(failing=results["case"])
+    return results[(results["case"] != NEVER) | first].assign(a_node_fails_every=results["case"])
 
 
 STUDY = Study(
     "Policies under failures of nodes, by the time between two checkpoints",
     _runs,
-    ("policy", "failing", "checkpoint_seconds"),
+    ("policy", "a_node_fails_every", "checkpoint_seconds"),
     {
         "average JCT, h": Shown("average_jct", ".2f", 3600.0),
         "p99 JCT, h": Shown("p99_jct", ".2f", 3600.0),

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from allocator.studies.study import Options
+from allocator.studies.tables import markdown
+from benchmarks.failures import STUDY
 from docs.site.demo_picture import picture
 from tests import house_tokens
 from tests.reference import (
@@ -113,6 +116,12 @@ def demo() -> str:
     return "\n".join(["```", *table, "```"])
 
 
+def failures() -> str:
+    """The study of failures, in full."""
+    with tempfile.TemporaryDirectory() as folder:
+        return markdown(STUDY.table(STUDY.results(Options(folder=Path(folder), processes=1))))
+
+
 TABLES = {
     "demo": DocTable("README.md", demo),
     "demo-picture": DocPicture("docs/demo.svg", demo_picture),
@@ -125,6 +134,7 @@ TABLES = {
     "capabilities": DocTable("docs/architecture.md", house_tokens.capabilities),
     "deadlines-cluster-seconds": DocTable("docs/deadlines.md", deadline_studies.table_of_cluster_seconds),
     "deadlines-speed": DocTable("docs/deadlines.md", elasticflow_speed.table),
+    "failures": DocTable("docs/simulator.md", failures),
     "gavel": DocTable("docs/fidelity.md", partial(gavel_replays.table, gavel_replays.runs_of())),
     "gavel-filling": DocTable("docs/fidelity.md", partial(gavel_replays.table, gavel_replays.FILLING)),
     "gavel-pairs": DocTable("docs/fidelity.md", partial(gavel_replays.table, gavel_replays.PAIRS)),

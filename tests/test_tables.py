@@ -44,6 +44,11 @@ def test_the_readme_shows_what_the_demo_prints_and_draws():
     assert np.abs(hours[:, None] - np.array(drawn, dtype=float)).min(axis=1).max() < 0.056
 
 
+@pytest.mark.exhaustive
+def test_the_table_of_failures_is_that_of_the_study():
+    assert tables.printed("failures") == tables.failures()
+
+
 def test_a_stale_table_is_found_and_written_and_a_check_records_nothing(monkeypatch, tmp_path, capsys):
     page, made = tmp_path / "doc.md", []
     page.write_text("a\n<!-- python -m tests.tables one -->\nold\n<!-- end -->\nz\n")

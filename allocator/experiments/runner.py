@@ -70,6 +70,8 @@ def run(
     records = store.records((point.key for point in points), with_jobs=sweep.keep_jobs)
     if retry_failed:
         records = {key: record for key, record in records.items() if record["status"] != "failed"}
+    if names is None and len({point.cluster for point in points}) > 1:
+        names = {point.key: f"{point.label} on {point.cluster}" for point in points}
     display = Display(len(points), console, names)
     display.settle(len(records))
     work = _Work(sweep, points, records, store, display)

@@ -23,7 +23,7 @@ from allocator.conversion import convert, is_number
 from allocator.experiments.definition import Sweep
 from allocator.experiments.execute import Outcome
 from allocator.experiments.run import FORMAT, LOADS, Kind, Run
-from allocator.results.summary import NUMBERS
+from allocator.results.summary import NUMBERS, OF_COMPLETED
 from throughputs import InputError
 from throughputs.files import read_frame, read_json, write_frame, write_json, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -41,13 +41,6 @@ FIGURES_OF_DECISIONS = (
     "objective", "bound", "gap", "least_normalised_throughput", "total_normalised_throughput", "estimation_error",
 )  # fmt: skip
 """The same for a decision."""
-
-OF_COMPLETED = re.compile(
-    "jct|rho|unfair|_time$|slowdown|makespan|window_start|window_end|cost|deadline_ratio|value_miss|gpu_hours|failures|"
-    "per_job"
-)
-"""In names of figures that a saturated run does not have: there is no steady state to measure, and what had completed
-by then is the lucky part of the jobs."""
 
 TEXT = (
     "status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "entities_by", "decision_solver",

@@ -49,10 +49,7 @@ def swept(results: pd.DataFrame, title: str, figures: Iterable[str] | None = Non
     known = [name for name in usual if name in results and results[name].notna().any()]
     shown = dict(_shown(results, name) for name in (known if figures is None else figures))
     series = ("policy", *_differing(results, load))
-    # what happened to complete of a run that was stopped says little
-    done = {each.column: results[each.column].where(results["status"] == "completed")
-            for each in shown.values() if each.column != "run_seconds"}  # fmt: skip
-    ready = results.assign(**done).sort_values(load, kind="stable")
+    ready = results.sort_values(load, kind="stable")
     by, draw = (series, side_by_side) if ready[load].nunique() == 1 else ((load, *series), against_load)
     return Study(title, lambda _options: (), by, shown, draw), ready
 
@@ -64,7 +61,7 @@ def table(study: Study, results: pd.DataFrame, rows: int) -> Table:
     cells.insert(len(study.by), "runs", [str(len(states)) for _, states in groups])
     cells.insert(len(study.by) + 1, "status", [_status(states) for _, states in groups])
     more = f"{len(cells) - rows} more rows in results.parquet" if len(cells) > rows else ""
-    return tables.on_screen(study.title, cells[:rows], more)
+    return tables.on_screen(study.title, cells[:rows], "\n".join(filter(None, (more, tables.never_served(results)))))
 
 
 def _status(states: pd.Series) -> str:

@@ -91,17 +91,18 @@ def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> F
 
 
 def _check_named(trace: Trace, table: ThroughputTable, known: Flags) -> None:
-    """Say what may be done about a job of known duration that a table does not name."""
+    """Say which job a table does not name, and what may be done about one of known duration."""
     names = set(table.job_types)
-    for job in np.flatnonzero(~known & ~np.isnan(trace.duration)).tolist():
+    for job in np.flatnonzero(~known).tolist():
         name = trace.job_type[job]
         if name in names:
             continue
-        expected = (
-            f"a job type of the table{did_you_mean(name, table.job_types)}, as {table.source} tells the types of the "
-            "cluster apart; or --cluster with other types; or --set gang_rates=duration, which takes all as equally "
-            "fast"
-        )
+        expected = f"a job type of the {table.source}{did_you_mean(name, table.job_types)}"
+        if trace.duration[job] > 0:
+            expected += (
+                ", which tells the types of the cluster apart; or --cluster with other types; or "
+                "--set gang_rates=duration, which takes all as equally fast"
+            )
         raise InputError(trace.source, field=f"job_type of job {job}", found=name, expected=expected)
 
 

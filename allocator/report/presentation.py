@@ -129,7 +129,7 @@ def true_lengths(names: Sequence[str], summaries: Rows) -> list[str]:
     if not told:
         return []
     what = "told how long each job still runs, which a real scheduler can only predict"
-    return [f"{what}: {', '.join(told)}; {' and '.join(HONEST)} go by predicted lengths and limits"]
+    return [f"{what}: {', '.join(told)}; policies that predict it: {' and '.join(HONEST)}"]
 
 
 def _told_lengths(summary: Row) -> bool:

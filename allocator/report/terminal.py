@@ -229,7 +229,7 @@ def _extra_figures(summary: Row) -> list[str]:
     if summary["status"] != "completed":
         unfinished = format_count(summary["unfinished_jobs"])
         lines.append(f"{summary['status']}: {summary['status_detail']}; {unfinished} jobs unfinished")
-    if count := summary.get("deadline_jobs"):
+    if (count := summary.get("deadline_jobs")) and summary["wasted_gpu_hours"] is not None:
         counts = ", ".join(f"{format_count(summary[name])} {name}" for name in ("admitted", "met", "late"))
         wasted = f"{summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time"
         lines.append(f"{format_count(count)} job{'s' * (count > 1)} with a deadline: {counts}; {wasted}")

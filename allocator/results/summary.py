@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -292,6 +293,13 @@ class Summary(Mapping[str, Any]):
 
 NUMBERS = tuple(each.name for each in fields(Summary) if each.type in ("int", "float", "Number", "Count"))
 """Names of the figures that are numbers, in their order."""
+
+OF_COMPLETED = re.compile(
+    "jct|rho|unfair|_time$|slowdown|makespan|window_start|window_end|cost|deadline_ratio|value_miss|gpu_hours|failures|"
+    "per_job"
+)
+"""In names of figures that a saturated run does not have: there is no steady state to measure, and what had completed
+by then is the lucky part of the jobs."""
 
 
 def _hours(seconds: float | None) -> str:

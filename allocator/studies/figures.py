@@ -26,7 +26,7 @@ import pandas as pd
 from allocator.presets import preset
 from allocator.registry import list_policies
 from allocator.report.colours import LIGHT, Look, policy_looks
-from allocator.studies.tables import check_columns, interval, pareto_front, summary
+from allocator.studies.tables import Shown, check_columns, interval, pareto_front, summary
 from throughputs.arrays import Values
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def curves(
     ends = []
     for position, (label, style) in enumerate(styles.items()):
         rows = table[table[series] == label]
-        done = rows[(rows["status"] == "completed") & rows["mean"].notna()]
+        done = rows[rows["mean"].notna()]
         axes.plot(done[load], done["mean"], **style, zorder=4)
         if len(done):
             ends.append(LineEnd(label, style["color"], float(done[load].iloc[-1]), float(done["mean"].iloc[-1])))
@@ -313,7 +313,7 @@ def _mark_saturation(axes: Axes, rows: pd.DataFrame, load: str, style: Mapping[s
     if not len(saturated):
         return False
     at, height = float(saturated[load].min()), 0.97 * top
-    before = rows[(rows["status"] == "completed") & (rows[load] < at)]
+    before = rows[rows["mean"].notna() & (rows[load] < at)]
     if len(before):
         last = before.iloc[-1]
         axes.plot(
@@ -406,8 +406,7 @@ def bars(
     ends, rows = [], []
     for place, (label, style) in enumerate(styles.items()):
         runs = results[results[series] == label]
-        done = (runs["status"] == "completed").all()
-        mean, half_width = interval(runs[value] / unit) if done else (np.nan, np.nan)
+        mean, half_width = Shown(value, unit=unit).value(runs)
         known = (published or {}).get(label, np.nan)
         rows.append((label, len(runs), mean, half_width, known))
         ends.append(max((figure for figure in (mean, mean + half_width, known) if np.isfinite(figure)), default=0.0))

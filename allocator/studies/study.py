@@ -190,7 +190,7 @@ def against_load(study: Study, results: pd.DataFrame, *, within: float | None = 
     load, series = study.by[0], "series"
     results = results.assign(series=_joined(results, study.by[1:]))
     for axes, (title, shown) in zip(panels, study.shown.items(), strict=True):
-        known = results.dropna(subset=[load, shown.column])
+        known = results.dropna(subset=[load])
         named = {"names": axes is panels[-1] or _place(axes).is_last_col(), **settings}
         figures.curves(axes, known, load=load, value=shown.column, unit=shown.unit, series=series, **named)
         axes.set(xlabel=load.replace("_", " "), title=title)

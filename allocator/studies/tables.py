@@ -47,16 +47,19 @@ class Shown(NamedTuple):
     unit: float = 1.0
     over: str = "mean"
 
-    def value(self, figures: pd.Series) -> tuple[float, float]:
-        """The figure of a group and half the width of its interval, in the unit; nan where not known."""
-        known = figures.dropna().to_numpy(dtype=np.float64) / self.unit
-        if not len(known):
+    def value(self, runs: pd.DataFrame) -> tuple[float, float]:
+        """The figure of a group and half the width of its interval, in the unit; nan where not known.
+
+        It is not known where a run of the group has saturated or failed: means of the others would be of other draws.
+        """
+        known = runs[self.column].dropna().to_numpy(dtype=np.float64) / self.unit
+        if not len(known) or status_of(runs) != "completed":
             return math.nan, math.nan
         return interval(known) if self.over == "mean" else (float(getattr(np, self.over)(known)), math.nan)
 
-    def text(self, figures: pd.Series) -> str:
+    def text(self, runs: pd.DataFrame) -> str:
         """The cell of a group; a dash where nothing is known."""
-        figure, width = self.value(figures)
+        figure, width = self.value(runs)
         if math.isnan(figure):
             return "-"
         return self._one(figure) + (PLUS_MINUS + self._one(width) if np.isfinite(width) else "")
@@ -74,7 +77,7 @@ def table(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) 
         A column is missing.
     """
     rows = [
-        [*map(label, labels), *(each.text(group[each.column]) for each in shown.values())]
+        [*map(label, labels), *(each.text(group) for each in shown.values())]
         for labels, group in _groups(results, by, shown)
     ]
     return pd.DataFrame(rows, columns=[*(name.replace("_", " ") for name in by), *shown])
@@ -83,7 +86,7 @@ def table(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) 
 def numbers(results: pd.DataFrame, by: Sequence[str], shown: Mapping[str, Shown]) -> pd.DataFrame:
     """The same as numbers: a column for each figure, and behind it its half width where any group has one."""
     rows = [
-        [*labels, *(number for each in shown.values() for number in each.value(group[each.column]))]
+        [*labels, *(number for each in shown.values() for number in each.value(group))]
         for labels, group in _groups(results, by, shown)
     ]
     halves = [f"{title}, half width" for title in shown]
@@ -118,6 +121,12 @@ def on_screen(title: str, cells: pd.DataFrame, caption: str = "") -> Table:
     return text_table(headings, cells.itertuples(index=False), words=words, title=title, caption=caption)
 
 
+def never_served(results: pd.DataFrame) -> str:
+    """A line on runs with jobs that no accelerator type can run; empty where there are none."""
+    runs = int((results.get("unserved_jobs", pd.Series(dtype=float)) > 0).sum())
+    return f"in {runs} of {len(results)} runs some jobs were never served: see the column unserved_jobs" if runs else ""
+
+
 def _words(cells: pd.Series) -> bool:
     return any(re.match(r"[^-\d(]", str(cell)) for cell in cells)
 
@@ -133,8 +142,10 @@ def latex(cells: pd.DataFrame) -> str:
     if {"mean", "half_width"} <= set(cells.columns):
         means = [_rounded(*pair) for pair in zip(cells["mean"], cells["half_width"], strict=True)]
         cells = cells.assign(mean=means).drop(columns="half_width")
+    cells = cells.astype(object).where(cells.notna(), "-")
     sides = "".join("l" if _words(cells[name]) else "r" for name in cells)
-    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", _tex(cells.columns), r"\midrule"]
+    heads = _tex(str(name).replace("_", " ") for name in cells)
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", heads, r"\midrule"]
     return "\n".join([*lines, *map(_tex, cells.itertuples(index=False)), r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -144,8 +155,10 @@ def csv(numbers: pd.DataFrame) -> str:
 
 
 def _rounded(mean: float, width: float) -> str:
-    """Three digits of the mean, and as many decimals of the half width."""
-    digits = max(0, 2 - math.floor(math.log10(abs(mean)))) if np.isfinite(mean) and mean else 2
+    """Three digits of the mean, and as many decimals of the half width; a dash where it is not known."""
+    if math.isnan(mean):
+        return "-"
+    digits = max(0, 2 - math.floor(math.log10(abs(mean)))) if mean else 2
     return f"{mean:.{digits}f}" + (f"{PLUS_MINUS}{width:.{digits}f}" if np.isfinite(width) else "")
 
 
@@ -193,6 +206,12 @@ def interval(figures: Iterable[float]) -> tuple[float, float]:
     return float(values.mean()), half_width(values.tolist())
 
 
+def status_of(runs: pd.DataFrame) -> str:
+    """Of a group of runs: failed or saturated as soon as one of them has, else completed."""
+    states = set(runs.get("status", ()))
+    return next((state for state in ("failed", "saturated") if state in states), "completed")
+
+
 def summary(results: pd.DataFrame, *, load: str, value: str, unit: float = 1.0, series: str = "policy") -> pd.DataFrame:
     """Means over seeds.
 
@@ -214,14 +233,11 @@ def summary(results: pd.DataFrame, *, load: str, value: str, unit: float = 1.0, 
         A column is missing.
     """
     check_columns(results, (series, load, value, "status"))
-    rows = []
-    for (label, at), group in results.groupby([series, load], sort=False):
-        states = set(group["status"])
-        status = next((state for state in ("failed", "saturated") if state in states), "completed")
-        mean, half_width = interval(group[value] / unit) if status == "completed" else (np.nan, np.nan)
-        rows.append((label, at, len(group), status, mean, half_width))
-    order = {label: place for place, label in enumerate(dict.fromkeys(results[series]))}
-    rows.sort(key=lambda row: (order[row[0]], row[1]))
+    rows = [
+        (label, at, len(group), status_of(group), *Shown(value, unit=unit).value(group))
+        for label, runs in results.groupby(series, sort=False)
+        for at, group in runs.groupby(load)
+    ]
     return pd.DataFrame(rows, columns=[series, load, "seeds", "status", "mean", "half_width"])
 
 

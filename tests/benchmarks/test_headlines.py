@@ -81,6 +81,7 @@ def test_studies_by_name_and_in_a_file():
     )
     assert json.loads(ran("study own.py --out made --json").out) == [{"k": 1, "s": 2.0}]
     assert Path("made/own.csv").read_text() == "k,s\n1,2.0\n"
+    assert ran("study own.py --out made").out.splitlines()[-1] == "wrote made/own.csv, made/own.tex"
     Path("none.py").write_text("STUDY = 3\n")
     assert "STUDY" in refused("study none.py")
 

@@ -39,8 +39,24 @@ def test_a_table_has_a_row_for_each_group_and_the_interval_of_its_draws():
     ]
     assert tables.markdown(cells).splitlines()[3] == "| two_b | 4 | 3.0 | 2 |"
     assert tables.on_screen("title", cells).row_count == 3
+    assert tables.latex(tables.summary(ROWS, load="jobs", value="hours")).splitlines()[4:6] == [
+        f"one & 4 & 2 & completed & 4.00 $\\pm$ {HALF_WIDTH:.2f} \\\\",
+        r"one & 1000 & 1 & completed & - \\",
+    ]
     with pytest.raises(InputError, match="days"):
         tables.table(ROWS, ("policy",), {"days": Shown("days")})
+
+
+@pytest.mark.parametrize("status", ["saturated", "failed"])
+def test_a_group_of_which_a_run_did_not_complete_has_no_mean(status):
+    rows = ROWS.assign(status=["completed", status, "completed", "completed"])
+    by, shown = ("policy", "jobs"), {"mean": Shown("hours", ".1f")}
+    assert tables.table(rows, by, shown)["mean"].tolist() == ["-", "3.0", "-"]
+    assert tables.numbers(rows, by, shown)["mean"].tolist() == pytest.approx([np.nan, 3.0, np.nan], nan_ok=True)
+    figure = against_load(Study("own", lambda _: (), ("jobs", "policy"), shown), rows)
+    drawn = figures.drawn(figure)
+    assert drawn["status"].tolist() == [status, "completed", "completed"]
+    assert drawn["mean"].tolist() == pytest.approx([np.nan, np.nan, 3.0], nan_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,16 @@ def test_differences_are_of_pairs_with_the_same_seed() -> None:
     assert half < Policies.of(runs).half_widths[0]["average_jct"] / 10
     assert last["mean"] == {}
     # a run that was cut short is of no pair, and one pair has no interval
-    cut = [each | {"status": "saturated"} if each["settings"]["seed"] else each for each in srtf]
-    assert Policies.of(fifo + cut).differences(fifo + cut) == []
+    cut = [
+        each | {"status": "saturated", "status_detail": "11 wait"} if each["settings"]["seed"] else each
+        for each in srtf
+    ]
+    policies = Policies.of(fifo + cut)
+    assert policies.differences(fifo + cut) == []
+    # nor has its policy means of what depends on which jobs completed
+    assert policies.summaries[1]["average_jct"] is None
+    assert policies.half_widths[1] == {}
+    assert policies.summaries[1]["status_detail"] == "seed 2, 1: 11 wait; times have no means"
 
 
 def test_a_page_tells_differences_that_are_none_from_others() -> None:

@@ -26,6 +26,8 @@ def completion_times(trace, cluster, policy="fifo", throughputs=None, **more):
 def test_types_of_known_speeds_need_a_job_type_that_is_known():
     with pytest.raises(InputError, match=r"trace: field 'job_type of job 0': found 'job', .*gang_rates=duration"):
         completion_times(logged(), "v100:8,k80:8")
+    with pytest.raises(InputError, match=r"trace: field 'job_type of job 1': found 'zzz', expected a job type of the"):
+        completion_times(Trace(["A3C", "zzz"], [1, 1], [9.0, 9.0], [0.0, 0.0]), "v100:8")
     alike = preset("default").replace(gang_rates="duration")
     assert (completion_times(logged(), "v100:8,k80:8", preset=alike) > 0).all()
     with pytest.raises(InputError, match=r"found 'a100', expected .*one of v100, p100, k80"):

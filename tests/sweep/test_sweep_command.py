@@ -123,3 +123,10 @@ def test_a_sweep_as_picture_and_table_for_a_paper():
     assert ">fifo_perf</text>" in Path("p.svg").read_text()
     for line, word in {"plot s --out p.gif": ".gif", "export s --out t.csv --figures avg_jct": "average_jct"}.items():
         assert word in refused(f"sweep {line}")
+    ran(
+        "sweep continuous --rates 9 --cluster v100:1 -p fifo --seeds 0 --window 5:9 --set max_waiting_jobs=1 --out full"
+    )
+    for line in "plot full --out p.svg", "export full --out t.tex":
+        assert "no run that completed" in refused(f"sweep {line}")
+    ran("sweep static --jobs 9 --cluster v100:1 -p fifo --seeds 0 --multi-gpu --out wide -j 1")
+    assert "in 1 of 1 runs some jobs were never served" in ran("sweep show wide").out

@@ -121,13 +121,16 @@ def compare_command(
     for note in ran.notes:
         say(note)
     for result in ran.results:
-        warn_of_fallbacks(result)
+        warn_of_fallbacks(result, f", seed {result.settings.get('seed')}" * (repeats > 1))
+    means = Policies.of(ran.summaries)
+    if trace is not None and repeats > 1 and not any("utilization" in widths for widths in means.half_widths):
+        say("the runs of each policy are alike: of the jobs of a trace nothing was drawn")
     say_unserved(ran.results)
     rows = [*ran.summaries, *ran.failed]
     description = "; ".join([described, *ran.failures])
     sections = [] if ran.calibration is None else [calibration_section(ran.calibration)]
     lead = f"{ran.answer}\n{description}" if ran.answer else description
-    differences = ran.differences
+    differences = means.differences(ran.summaries)
     report = write_report(
         ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
     )
@@ -138,6 +141,8 @@ def compare_command(
         write_json(out / "differences.json", differences)
     else:
         (out / "differences.json").unlink(missing_ok=True)
+        if min(repeats, len(variants)) > 1:
+            say("no differences: with no two seeds did a policy and the first of them both complete")
     if as_json:
         print_json(rows)
     else:
@@ -146,7 +151,7 @@ def compare_command(
             screen.print(ran.answer, markup=False, highlight=False)
         if ran.calibration is not None:
             screen.print(calibration_table(ran.calibration))
-        for part in shown_policies(Policies.of(ran.summaries), differences, title=described, width=screen.width):
+        for part in shown_policies(means, differences, title=described, width=screen.width):
             screen.print(part)
         if trace is None and usual.of_embedded_throughputs and not own_table:
             screen.print(usual.of_embedded_throughputs, style="dim", soft_wrap=True)

@@ -46,13 +46,12 @@ def study_command(
     screen = rich_console(stderr=True)
     results = study.results(Options(quick, out, processes, screen))
     cells = study.table(results)
-    stem = out / Path(name).stem
-    study.write(results, stem)
+    written = study.write(results, out / Path(name).stem)
     if as_json:
         print_json(study.numbers(results).to_dict("records"))
         return
-    console().print(tables.on_screen(study.title, cells))
-    console().print(f"Table and picture: {stem}.csv, .tex, .svg, .pdf", soft_wrap=True)
+    console().print(tables.on_screen(study.title, cells, tables.never_served(results)))
+    console().print(f"wrote {', '.join(map(str, written))}", soft_wrap=True)
 
 
 def _of_file(path: Path) -> Study:

@@ -220,7 +220,10 @@ def export_command(
 def _swept(folder: Path, figures: str | None) -> tuple[Study, pd.DataFrame]:
     store = Store(folder)
     names = None if figures is None else [name.strip() for name in figures.split(",")]
-    return swept(store.write_results(), store.contents()["name"], names)
+    results = store.write_results()
+    if len(results) and "completed" not in set(results["status"]):
+        raise InputError(folder, found="no run that completed", expected="one of which figures are known")
+    return swept(results, store.contents()["name"], names)
 
 
 def _go(sweep: Sweep, out: Path, running: Given) -> None:

@@ -97,9 +97,9 @@ def warn(text: str) -> None:
         typer.echo(f"warning: {text}", err=True)
 
 
-def warn_of_fallbacks(result: SimulationResult) -> None:
+def warn_of_fallbacks(result: SimulationResult, which: str = "") -> None:
     """Say how many decisions of a run were left to another solver, and why; nothing where none was."""
-    warn(fallbacks_told(result.label, [decision for _, _, decision in result.decisions], result.policy_calls))
+    warn(fallbacks_told(result.label + which, [decision for _, _, decision in result.decisions], result.policy_calls))
 
 
 def say_unserved(results: Sequence[SimulationResult]) -> None:

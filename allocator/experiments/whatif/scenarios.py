@@ -17,7 +17,7 @@ from allocator.experiments.compare import in_words, recorded_beside
 from allocator.experiments.definition import Sweep, definition_of_policies
 from allocator.experiments.run import Materials, Run
 from allocator.experiments.runner import run
-from allocator.experiments.store import OF_COMPLETED, Store
+from allocator.experiments.store import Store
 from allocator.experiments.whatif.page import write_scenarios
 from allocator.experiments.whatif.rows import Row, WhatIf, usual_row
 from allocator.experiments.workloads import Recorded
@@ -25,6 +25,7 @@ from allocator.presets.preset import DEFAULT
 from allocator.results.measures.calibration import Calibration, answer, hours
 from allocator.results.measures.completion import completion_figures
 from allocator.results.outcomes import RECORDED
+from allocator.results.summary import OF_COMPLETED
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, Trace, trace_of, write_trace
 from throughputs.files import read_frame

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from allocator.report.figures import Row, Rows
+from allocator.results.summary import OF_COMPLETED
 from throughputs.files import JsonObject
 
 _CONFIDENCE = 0.95
@@ -23,7 +24,8 @@ class Policies:
     Attributes
     ----------
     of_run : (R,) position of the policy of each run.
-    summaries : (P,) figures of each policy, means over its runs.
+    summaries : (P,) figures of each policy, means over its runs; where one of several did not complete, without
+        those that depend on which jobs completed.
     half_widths : (P,) by figure, half the width of its 95 % interval; empty for a policy with one run.
     """
 
@@ -45,7 +47,7 @@ class Policies:
             alike.setdefault((label, named, summary.get("cluster")), []).append(run)
         groups = sorted(group for runs in alike.values() for group in _of_seeds(runs, summaries))
         of_run = {run: position for position, group in enumerate(groups) for run in group}
-        whole = [[summaries[run] for run in group] for group in groups]
+        whole = [_of_completed([summaries[run] for run in group]) for group in groups]
         return cls(
             of_run=tuple(of_run[run] for run in range(len(summaries))),
             summaries=tuple(map(_mean, whole)),
@@ -117,6 +119,19 @@ def _of_seeds(runs: list[int], summaries: Rows) -> list[list[int]]:
 
 def _seed(summary: Row) -> Any:
     return summary.get("settings", {}).get("seed")
+
+
+def _of_completed(summaries: Rows) -> Rows:
+    """Of several runs of which some did not complete, what does not depend on which jobs completed, and their seeds."""
+    cut = [run for run in summaries if run.get("status", "completed") != "completed"]
+    if len(summaries) == 1 or not cut:
+        return summaries
+    seeds = ", ".join(str(_seed(run)) for run in cut)
+    why = {"status": cut[0]["status"], "status_detail": f"seed {seeds}: {cut[0]['status_detail']}; times have no means"}
+    return [
+        {name: None if OF_COMPLETED.search(name) else [] if name.startswith("by_") else run[name] for name in run} | why
+        for run in summaries
+    ]
 
 
 def _mean(summaries: Rows) -> Row:
