@@ -169,8 +169,10 @@ class WaterLevel(Threshold):
     unit = "normalised throughput"
 
     def gap(self, value: float, bound: float) -> float:
-        """Distance of a level from its bound, relative to the height of all levels together; none above the bound, where
-        jobs count as full that are nearly so."""
+        """Distance of a level from its bound, relative to the height of all levels together.
+
+        None above the bound: jobs count as full that are nearly so.
+        """
         return relative_gap(self.below + min(value, bound), self.below + bound)
 
     def demand(self, level: float) -> Floats:

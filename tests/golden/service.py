@@ -109,7 +109,7 @@ def read_journal(folder: Path) -> list[Record]:
     base.close()
     shown = [(*row[:5], plain(json.loads(row[5]), folder)) for row in rows]
     for row in shown:
-        row[5].update({name: 0 for name in ("pid", "seconds") if name in row[5]})
+        row[5].update({name: 0 for name in ("pid", "ahead", "seconds") if name in row[5]})
     return shown
 
 
