@@ -29,7 +29,7 @@ from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from allocator.protocol.views import columns_of_jobs, file_columns
 from throughputs import InputError, ThroughputMatrix
 from throughputs.arrays import Floats
-from throughputs.errors import expect, expect_one_of
+from throughputs.errors import expect
 from throughputs.files import read_json, source_of
 
 
@@ -67,10 +67,6 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
     rates = [_by_type(job.get("throughputs"), names, f"jobs[{i}].throughputs", source) for i, job in rows]
     gangs = [read(_whole(job.get("scale_factor", 1)), AtLeastOne, field=f"jobs[{i}].scale_factor") for i, job in rows]
     matrix = ThroughputMatrix(np.array(rates).reshape(len(jobs), len(names)), ids, names, np.array(gangs, np.int64))
-    known = ("job_id", "throughputs", "scale_factor", "entity", "arrival_rank", *file_columns())
-    for i, job in rows:
-        for name in job:
-            expect_one_of(name, known, source, f"jobs[{i}]")
     columns = columns_of_jobs(
         [name for name in file_columns() if any(name in job for job in jobs)],
         lambda name: [job.get(name) for job in jobs],

@@ -25,11 +25,8 @@ def test_a_view_of_ones_own_is_a_keyword_a_column_and_cut() -> None:
     assert state[RACK].tolist() == state.rack.tolist() == [3, 4, 5]
     assert state.take([2, 0])[RACK].tolist() == [5, 3]
     assert ClusterState("v100:1", SPEEDS)[RACK].tolist() == [-1, -1, -1]
-    jobs = [{"throughputs": {"v100": 1.0}, "rack": 7}, {"throughputs": {"v100": 1.0}}]
+    jobs = [{"throughputs": {"v100": 1.0}, "rack": 7}, {"throughputs": {"v100": 1.0}, "other": None}]
     assert state_from_json({"cluster": {"v100": 1}, "jobs": jobs})[RACK].tolist() == [7, -1]
-    jobs[1]["rak"] = 7
-    with pytest.raises(InputError, match=r"jobs\[1\].*'rak'.*rack"):
-        state_from_json({"cluster": {"v100": 1}, "jobs": jobs})
     frame = pd.DataFrame({"rack": [1, 2, 3], "queue": ["a", "b", "a"]})
     solved = allocator.solve("isolated", SPEEDS, "v100:1", jobs=frame).state
     assert (solved[RACK].tolist(), solved.queue.tolist()) == ([1, 2, 3], ["a", "b", "a"])
