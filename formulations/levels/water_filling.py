@@ -3,7 +3,8 @@
 Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`hierarchy`), as far as capacity
 allows; those that the level's multipliers prove to hold it are fixed there, and the others go on. Jobs that run all
 the time on their fastest type are full and simply stop rising, so only capacity ends a level: every level exhausts a
-type that was not exhausted before for those who go on, and there are hardly more levels than types.
+type that was not exhausted before for those who go on, and there are hardly more levels than types. Jobs that an entity
+serves in turn each wait for a level of their own.
 
 The multipliers say exactly who is held: a job whose multiplier is positive in one optimum of a level's dual cannot rise
 in any allocation that attains the level (complementary slackness). No threshold on throughputs is needed. Held jobs

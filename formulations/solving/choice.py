@@ -21,7 +21,8 @@ undecided. The choice is part of the policy:
     Another unit of throughput or of GPUs changes the rounding of the program, and the choice is resolved to a gap of
     1e-13 only: shares then agree within 2e-4, mostly within 1e-8, and each job's throughput within 1e-6 of its fastest
     (1e-5 where weights span decades or a type has next to no GPUs). A sum of logarithms is flat at its optimum: a gap
-    of 1e-9 settles throughputs to the square root of that, within 1e-4.
+    of 1e-9 settles throughputs to the square root of that, within 1e-4. Jobs listed twice, or a type as two halves,
+    are another program to rounding: in a sum, shares of jobs that nearly tie may differ by some hundredths.
     In a sum whose gains span many decades less is resolved for jobs whose time is worth a millionth of others'; and
     another solver finds the optimum with other last digits, on which what is left for the choice may hang.
 
