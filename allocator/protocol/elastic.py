@@ -97,10 +97,10 @@ def _check_named(trace: Trace, table: ThroughputTable, known: Flags) -> None:
         name = trace.job_type[job]
         if name in names:
             continue
-        expected = f"a job type of the {table.source}{did_you_mean(name, table.job_types)}"
+        expected = f"a job type of the table{did_you_mean(name, table.job_types)}"
         if trace.duration[job] > 0:
             expected += (
-                ", which tells the types of the cluster apart; or --cluster with other types; or "
+                f", as {table.source} tells the types of the cluster apart; or --cluster with other types; or "
                 "--set gang_rates=duration, which takes all as equally fast"
             )
         raise InputError(trace.source, field=f"job_type of job {job}", found=name, expected=expected)

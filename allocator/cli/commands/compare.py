@@ -130,7 +130,7 @@ def compare_command(
     description = "; ".join([described, *ran.failures])
     sections = [] if ran.calibration is None else [calibration_section(ran.calibration)]
     lead = f"{ran.answer}\n{description}" if ran.answer else description
-    differences = means.differences(ran.summaries)
+    differences = ran.differences
     report = write_report(
         ran.results, out / "report.html", description=lead, summaries=ran.summaries, sections=sections
     )
